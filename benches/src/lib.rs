@@ -1,0 +1,1 @@
+//! Measurements of the three crates beside what a user would write by hand.

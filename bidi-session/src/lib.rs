@@ -1,0 +1,1 @@
+//! Resilient bidirectional-stream sessions keyed by worker id.

@@ -1,0 +1,3 @@
+//! The barrier loop in one process.
+
+fn main() {}

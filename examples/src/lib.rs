@@ -1,0 +1,1 @@
+//! The three crates composed into a full meta/compute barrier loop.

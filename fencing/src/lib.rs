@@ -1,0 +1,1 @@
+//! Self-fencing guards and fencing tokens.

@@ -1,0 +1,1 @@
+//! Leader election behind one object-safe async trait.
