@@ -3,6 +3,8 @@
 //! No protoc is needed: a compiler in Rust reads the files. After a change run
 //! `UPDATE_GENERATED=1 cargo test -p examples --test generated`.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::path::{Path, PathBuf};
 
 /// Each: folder and name of the `.proto`, folder of the code, name of the code.

@@ -1,0 +1,43 @@
+//! The input: which files, cut into slices, grouped into shards.
+
+mod find;
+mod plan;
+
+use std::fmt;
+use std::path::PathBuf;
+
+pub use find::{default_input, find_files};
+pub use plan::{InputPlan, ShardReader};
+
+/// What is wrong with the input; one line that names the path.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum InputError {
+    /// A file or folder cannot be read.
+    Unreadable(PathBuf, std::io::Error),
+    /// There is no file at all.
+    Empty,
+    /// A file is not what it was when the first run began.
+    Changed(PathBuf),
+    /// The files are others than in the first run.
+    OtherFiles,
+}
+
+impl fmt::Display for InputError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreadable(path, error) => write!(f, "cannot read {}: {error}", path.display()),
+            Self::Empty => f.write_str("no file to count: name files, or folders that hold some"),
+            Self::Changed(path) => write!(
+                f,
+                "{} has changed since the output folder's first run: use a new --out",
+                path.display()
+            ),
+            Self::OtherFiles => f.write_str(
+                "the files differ from those of the output folder's first run: use a new --out",
+            ),
+        }
+    }
+}
+
+impl std::error::Error for InputError {}

@@ -1,0 +1,3 @@
+//! s
+mod chain;
+pub use chain::*;
