@@ -1,0 +1,372 @@
+//! The pure core: one candidate's way from joining to the end.
+//!
+//! `Idle -> Granting -> Waiting <-> Verifying -> Leading -> Resigning -> Over`.
+//! It does no I/O and reads no clock: it is told the time and what happened,
+//! and answers with what to do. The rules are those of etcd's Go recipe
+//! (`client/v3/concurrency/election.go`) with its gaps closed: the own place is
+//! verified after the wait, the lease counts from the send, and a place that is
+//! lost while waiting is never mistaken for a win.
+
+mod action;
+mod renewals;
+
+use std::time::Duration;
+
+pub(crate) use self::action::{Action, Call, Input};
+use self::renewals::Renewals;
+use crate::{Error, Loss, Renewal, Resigned, Standing, backoff::Backoff, config::Timing};
+
+/// One candidate.
+#[derive(Debug)]
+pub(crate) struct Candidacy {
+    timing: Timing,
+    stage: Stage,
+    renewals: Renewals,
+    /// When the first request of the present place was sent.
+    joined_at: Option<Duration>,
+    /// When the call that the stage is made of is to be repeated.
+    retry_at: Option<Duration>,
+    backoff: Backoff,
+    predecessor_seen: bool,
+    /// Renewals were withheld since the last confirmed one.
+    withheld: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Stage {
+    Idle,
+    Granting,
+    Waiting,
+    Verifying(Option<Win>),
+    Leading { deadline: Duration },
+    Resigning { until: Duration },
+    Over,
+}
+
+/// The place was seen to be the first; a later renewal has to confirm it.
+#[derive(Clone, Copy, Debug, PartialEq)]
+struct Win {
+    /// Renewals from this one on were sent after the win was known.
+    first_renewal: u64,
+    hold_until: Duration,
+    deadline: Option<Duration>,
+}
+
+// ===== impl Candidacy =====
+
+impl Candidacy {
+    pub(crate) fn new(timing: Timing, seed: u64) -> Self {
+        Self {
+            timing,
+            stage: Stage::Idle,
+            renewals: Renewals::new(timing),
+            joined_at: None,
+            retry_at: None,
+            backoff: Backoff::new(timing.renew_timeout, seed),
+            predecessor_seen: false,
+            withheld: false,
+        }
+    }
+
+    /// Takes in what happened at `now` and returns what to do, in order.
+    pub(crate) fn step(&mut self, now: Duration, input: Input) -> Vec<Action> {
+        let mut out = Vec::new();
+        // Time comes first: nothing that arrives at or after the deadline saves
+        // the leadership.
+        self.expire(now, &mut out);
+        self.accept(now, input, &mut out);
+        self.announce(now, &mut out);
+        self.due(now, &mut out);
+        out
+    }
+
+    pub(crate) fn is_over(&self) -> bool {
+        self.stage == Stage::Over
+    }
+
+    pub(crate) fn is_leading(&self) -> bool {
+        matches!(self.stage, Stage::Leading { .. })
+    }
+
+    /// Returns when `step` must be called at the latest, always after `now`.
+    pub(crate) fn next_wake(&self, now: Duration) -> Option<Duration> {
+        let stage = match self.stage {
+            Stage::Leading { deadline } => Some(deadline),
+            Stage::Resigning { until } => Some(until),
+            Stage::Verifying(Some(win)) => Some(win.hold_until).filter(|hold| *hold > now),
+            _ => None,
+        };
+        let renewal = self.renews().then(|| self.renewals.next_due()).flatten();
+        [stage, renewal, self.retry_at].into_iter().flatten().min()
+    }
+
+    fn renews(&self) -> bool {
+        matches!(
+            self.stage,
+            Stage::Waiting | Stage::Verifying(_) | Stage::Leading { .. }
+        )
+    }
+
+    fn accept(&mut self, now: Duration, input: Input, out: &mut Vec<Action>) {
+        match (self.stage, input) {
+            (Stage::Over, _) => {}
+            (Stage::Idle, Input::Start) => {
+                self.stage = Stage::Granting;
+                self.retry_at = Some(now);
+            }
+            (Stage::Granting, Input::Joined { ttl }) => self.joined(now, ttl, out),
+            (Stage::Verifying(None), Input::Verified(standing)) => {
+                self.verified(now, standing, out);
+            }
+            (Stage::Waiting, Input::Waited(standing)) => self.waited(now, standing, out),
+            (Stage::Leading { .. }, Input::Waited(Standing::Gone(loss))) => {
+                self.lose(loss, out);
+            }
+            (Stage::Leading { .. }, Input::Waited(_)) => {
+                self.retry_at = Some(now + self.backoff.next());
+            }
+            (_, Input::Renewed { attempt, answer }) => self.renewed(now, attempt, answer, out),
+            (_, Input::RenewalFailed { attempt, error }) => {
+                self.renewals.failed(now, attempt);
+                self.refused(now, error, out);
+            }
+            (Stage::Leading { .. }, Input::Withheld { attempt }) => {
+                self.withheld = true;
+                self.renewals.failed(now, attempt);
+            }
+            (_, Input::Failed { call, error }) => self.failed(now, call, error, out),
+            (Stage::Leading { deadline }, Input::Ended) => self.resign(now, deadline, out),
+            (Stage::Resigning { .. }, Input::Left) => self.finish(Resigned::Released, out),
+            (_, Input::Withdrawn) => self.withdraw(now, out),
+            // An answer to a question of an earlier stage.
+            _ => {}
+        }
+    }
+
+    fn joined(&mut self, now: Duration, ttl: Duration, out: &mut Vec<Action>) {
+        let fits = self.timing.check(ttl);
+        self.timing.ttl = ttl;
+        if let Err(error) = fits {
+            out.push(Action::Fail(error));
+            return self.withdraw(now, out);
+        }
+        // An earlier attempt without an answer may be the one that was granted.
+        self.renewals.start(self.joined_at.unwrap_or(now));
+        self.verify(now);
+    }
+
+    fn verify(&mut self, now: Duration) {
+        self.stage = Stage::Verifying(None);
+        self.retry_at = Some(now);
+    }
+
+    fn verified(&mut self, now: Duration, standing: Standing, out: &mut Vec<Action>) {
+        match standing {
+            Standing::First => {
+                let delay = if self.predecessor_seen {
+                    self.timing.takeover_delay
+                } else {
+                    Duration::ZERO
+                };
+                let first_renewal = self.renewals.send(now);
+                out.push(Action::Renew {
+                    attempt: first_renewal,
+                    limit: self.timing.renew_timeout,
+                });
+                self.stage = Stage::Verifying(Some(Win {
+                    first_renewal,
+                    hold_until: now + delay,
+                    deadline: None,
+                }));
+            }
+            Standing::Queued => {
+                self.predecessor_seen = true;
+                self.stage = Stage::Waiting;
+                self.retry_at = Some(now);
+            }
+            Standing::Gone(loss) => self.requeue(now, loss, out),
+        }
+    }
+
+    fn waited(&mut self, now: Duration, standing: Standing, out: &mut Vec<Action>) {
+        match standing {
+            // It may come from a watch that lags: ask before believing it.
+            Standing::First => self.verify(now),
+            Standing::Queued => self.retry_at = Some(now + self.backoff.next()),
+            Standing::Gone(loss) => self.requeue(now, loss, out),
+        }
+    }
+
+    fn renewed(&mut self, now: Duration, attempt: u64, answer: Renewal, out: &mut Vec<Action>) {
+        let Some(sent) = self.renewals.take(attempt) else {
+            return;
+        };
+        let ttl = match answer {
+            Renewal::Confirmed(ttl) => ttl,
+            Renewal::Gone(loss) => return self.gone(now, loss, out),
+        };
+        self.backoff.reset();
+        let confirmed = Timing::deadline(sent, ttl);
+        match &mut self.stage {
+            Stage::Verifying(Some(win)) if attempt >= win.first_renewal => {
+                win.deadline = win.deadline.max(Some(confirmed));
+            }
+            Stage::Leading { deadline } if confirmed > *deadline => {
+                *deadline = confirmed;
+                self.withheld = false;
+                out.push(Action::Extend(confirmed));
+            }
+            _ => {}
+        }
+    }
+
+    fn gone(&mut self, now: Duration, loss: Loss, out: &mut Vec<Action>) {
+        match self.stage {
+            Stage::Waiting | Stage::Verifying(_) => self.requeue(now, loss, out),
+            Stage::Leading { .. } => self.lose(loss, out),
+            _ => {}
+        }
+    }
+
+    /// Joins again at the back of the queue: never a win with a lost place.
+    fn requeue(&mut self, now: Duration, loss: Loss, out: &mut Vec<Action>) {
+        out.push(Action::Requeue(loss));
+        self.stage = Stage::Granting;
+        self.renewals.stop();
+        self.joined_at = None;
+        self.retry_at = Some(now + self.backoff.next_after_first());
+    }
+
+    fn failed(&mut self, now: Duration, call: Call, error: Option<Error>, out: &mut Vec<Action>) {
+        let asked = match self.stage {
+            Stage::Granting => Call::Join,
+            Stage::Verifying(None) => Call::Verify,
+            Stage::Waiting | Stage::Leading { .. } => Call::Wait,
+            Stage::Resigning { .. } => Call::Leave,
+            _ => return,
+        };
+        if call != asked {
+            return;
+        }
+        if call == Call::Leave {
+            if error.is_some() {
+                return self.finish(Resigned::Unconfirmed, out);
+            }
+            self.retry_at = Some(now + self.renewals.pause());
+        } else {
+            self.retry_at = Some(now + self.backoff.next());
+            self.refused(now, error, out);
+        }
+    }
+
+    /// Ends a campaign that no retry can help. A leader goes on: it has its
+    /// lease until the deadline, whatever the store says meanwhile.
+    fn refused(&mut self, now: Duration, error: Option<Error>, out: &mut Vec<Action>) {
+        let campaigning = matches!(
+            self.stage,
+            Stage::Granting | Stage::Waiting | Stage::Verifying(_)
+        );
+        if let Some(error) = error.filter(|_| campaigning) {
+            out.push(Action::Fail(error));
+            self.withdraw(now, out);
+        }
+    }
+
+    fn expire(&mut self, now: Duration, out: &mut Vec<Action>) {
+        match self.stage {
+            Stage::Leading { deadline } if now >= deadline => {
+                let loss = if self.withheld {
+                    Loss::Stalled
+                } else {
+                    Loss::Expired
+                };
+                self.lose(loss, out);
+            }
+            _ => {}
+        }
+    }
+
+    fn lose(&mut self, loss: Loss, out: &mut Vec<Action>) {
+        out.push(Action::End(loss));
+        self.finish(Resigned::AlreadyOver, out);
+    }
+
+    /// Gives up a campaign. The place is left even if no answer has named it.
+    fn withdraw(&mut self, now: Duration, out: &mut Vec<Action>) {
+        let last_sent = self.renewals.last_sent().or(self.joined_at);
+        match (self.stage, last_sent) {
+            (Stage::Granting | Stage::Waiting | Stage::Verifying(_), Some(sent)) => {
+                self.resign(now, sent.saturating_add(self.timing.ttl), out);
+            }
+            (Stage::Idle | Stage::Granting, None) => self.finish(Resigned::AlreadyOver, out),
+            _ => {}
+        }
+    }
+
+    fn resign(&mut self, now: Duration, until: Duration, out: &mut Vec<Action>) {
+        self.renewals.stop();
+        self.retry_at = Some(now);
+        self.stage = Stage::Resigning { until };
+        out.push(Action::StopCalls);
+    }
+
+    fn finish(&mut self, outcome: Resigned, out: &mut Vec<Action>) {
+        self.stage = Stage::Over;
+        self.renewals.stop();
+        self.retry_at = None;
+        out.push(Action::Done(outcome));
+    }
+
+    /// Hands out the leadership once the win is confirmed, the takeover delay
+    /// is over and enough of the lease is left.
+    fn announce(&mut self, now: Duration, out: &mut Vec<Action>) {
+        let Stage::Verifying(Some(Win {
+            hold_until,
+            deadline: Some(deadline),
+            ..
+        })) = self.stage
+        else {
+            return;
+        };
+        if now >= hold_until && now + self.timing.least_left() <= deadline {
+            self.stage = Stage::Leading { deadline };
+            self.retry_at = Some(now);
+            out.push(Action::Announce(deadline));
+        }
+    }
+
+    /// Does what time asks for.
+    fn due(&mut self, now: Duration, out: &mut Vec<Action>) {
+        let limit = self.timing.renew_timeout;
+        if let Stage::Resigning { until } = self.stage
+            && now >= until
+        {
+            self.finish(Resigned::AlreadyOver, out);
+        }
+        if self.renews() && self.renewals.next_due().is_some_and(|due| due <= now) {
+            let limit = match self.stage {
+                Stage::Leading { deadline } => limit.min(deadline - now),
+                _ => limit,
+            };
+            let attempt = self.renewals.send(now);
+            out.push(Action::Renew { attempt, limit });
+        }
+        if self.retry_at.is_none_or(|at| at > now) {
+            return;
+        }
+        self.retry_at = None;
+        match self.stage {
+            Stage::Granting => {
+                self.joined_at.get_or_insert(now);
+                out.push(Action::Join { limit: 2 * limit });
+            }
+            Stage::Verifying(None) => out.push(Action::Verify { limit }),
+            Stage::Waiting => out.push(Action::Wait(Standing::Queued)),
+            Stage::Leading { .. } => out.push(Action::Wait(Standing::First)),
+            Stage::Resigning { until } => out.push(Action::Leave {
+                limit: limit.min(until - now),
+            }),
+            Stage::Idle | Stage::Verifying(Some(_)) | Stage::Over => {}
+        }
+    }
+}

@@ -1,0 +1,127 @@
+//! The driver: makes an election out of any store.
+
+mod candidate;
+mod observer;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use tokio::{
+    runtime::Handle,
+    sync::{oneshot, watch},
+};
+
+use self::{candidate::Candidate, observer::Observer};
+use crate::{
+    Election, ElectionConfig, Error, ErrorKind, Leader, Leadership, Store, clock::Clock,
+    leadership::check_value,
+};
+
+/// An election over a [`Store`].
+///
+/// The handle is cheap to clone; clones share the store.
+#[derive(Debug)]
+pub struct StoreElection<S> {
+    store: Arc<S>,
+    config: Arc<ElectionConfig>,
+    clock: Clock,
+    observer: Arc<Observer>,
+}
+
+// ===== impl StoreElection =====
+
+impl<S: Store> StoreElection<S> {
+    /// Creates an election; nothing is sent yet.
+    ///
+    /// A `config` that is not valid is reported by each campaign.
+    pub fn new(store: S, config: ElectionConfig) -> Self {
+        Self {
+            store: Arc::new(store),
+            config: Arc::new(config),
+            clock: Clock::boot(),
+            observer: Arc::new(Observer::new()),
+        }
+    }
+
+    /// Returns a handle of the same election with other settings.
+    #[must_use]
+    pub fn with_config(&self, config: ElectionConfig) -> Self {
+        Self {
+            config: Arc::new(config),
+            ..self.clone()
+        }
+    }
+
+    /// Returns a handle of the same election on another clock.
+    ///
+    /// `clock` gives the time since boot of the candidates that campaign
+    /// through this handle. Under paused tokio time, give
+    /// [`simulated_time`](crate::simulated_time).
+    #[cfg(feature = "test-util")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "test-util")))]
+    #[must_use]
+    pub fn with_clock(
+        &self,
+        clock: impl Fn() -> std::time::Duration + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            clock: Clock::custom(clock),
+            ..self.clone()
+        }
+    }
+
+    /// Returns the store.
+    #[must_use]
+    pub fn store(&self) -> &S {
+        &self.store
+    }
+
+    /// Returns the settings.
+    #[must_use]
+    pub fn config(&self) -> &ElectionConfig {
+        &self.config
+    }
+}
+
+impl<S> Clone for StoreElection<S> {
+    fn clone(&self) -> Self {
+        Self {
+            store: Arc::clone(&self.store),
+            config: Arc::clone(&self.config),
+            clock: self.clock.clone(),
+            observer: Arc::clone(&self.observer),
+        }
+    }
+}
+
+#[async_trait]
+impl<S: Store> Election for StoreElection<S> {
+    async fn campaign(&self, value: &[u8]) -> Result<Leadership, Error> {
+        self.config.validate()?;
+        check_value(value)?;
+        let runtime = Handle::try_current().map_err(|error| {
+            Error::new(ErrorKind::Invalid, "a campaign needs a tokio runtime").with_source(error)
+        })?;
+        let (caller, won) = oneshot::channel();
+        let candidate = Candidate::new(
+            Arc::clone(&self.store) as Arc<dyn Store>,
+            Arc::clone(&self.config),
+            self.clock.clone(),
+            value.into(),
+            caller,
+        );
+        // Owned through the channel, then through the leadership: dropping
+        // either makes the task leave the store and end.
+        runtime.spawn(candidate.run());
+        won.await.unwrap_or_else(|_| {
+            Err(Error::new(
+                ErrorKind::Unavailable,
+                "the runtime of the campaign was shut down",
+            ))
+        })
+    }
+
+    fn observe(&self) -> watch::Receiver<Option<Leader>> {
+        self.observer.subscribe(&self.store)
+    }
+}

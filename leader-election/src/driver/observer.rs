@@ -1,0 +1,75 @@
+//! Follows the leader for all observers of one election.
+
+use std::{
+    pin::Pin,
+    sync::{Arc, Mutex, PoisonError},
+    task::{Context, Waker},
+    time::Duration,
+};
+
+use tokio::{sync::watch, task::JoinHandle};
+
+use crate::{Leader, Store, backoff::Backoff};
+
+const RETRY_CAP: Duration = Duration::from_secs(1);
+
+/// One task that feeds every receiver; it starts with the first of them and
+/// ends with the election.
+#[derive(Debug)]
+pub(super) struct Observer {
+    leader: Arc<watch::Sender<Option<Leader>>>,
+    task: Mutex<Option<JoinHandle<()>>>,
+}
+
+// ===== impl Observer =====
+
+impl Observer {
+    pub(super) fn new() -> Self {
+        Self {
+            leader: Arc::new(watch::Sender::new(None)),
+            task: Mutex::new(None),
+        }
+    }
+
+    pub(super) fn subscribe<S: Store>(&self, store: &Arc<S>) -> watch::Receiver<Option<Leader>> {
+        let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
+        // It ends by itself only with the runtime that it was started on.
+        if task.as_ref().is_none_or(JoinHandle::is_finished) {
+            let runtime = tokio::runtime::Handle::current();
+            let store = Arc::clone(store) as Arc<dyn Store>;
+            let mut run: Pin<Box<dyn Future<Output = ()> + Send>> =
+                Box::pin(follow(store, Arc::clone(&self.leader)));
+            // A first poll here lets a store that needs no network show the
+            // present leader in the receiver that is about to be returned.
+            let _ = run.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+            *task = Some(runtime.spawn(run));
+        }
+        self.leader.subscribe()
+    }
+}
+
+impl Drop for Observer {
+    fn drop(&mut self) {
+        let task = self.task.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Some(task) = task {
+            task.abort();
+        }
+    }
+}
+
+async fn follow(store: Arc<dyn Store>, leader: Arc<watch::Sender<Option<Leader>>>) {
+    let mut backoff = Backoff::new(RETRY_CAP, fastrand::u64(..));
+    loop {
+        let before = leader.subscribe();
+        if let Err(error) = store.observe(&leader).await {
+            tracing::warn!(
+                error = &error as &dyn std::error::Error,
+                "cannot follow the leader"
+            );
+        }
+        if before.has_changed().unwrap_or(false) {
+            backoff.reset();
+        }
+        tokio::time::sleep(backoff.next()).await;
+    }
+}
