@@ -21,9 +21,9 @@ pub const MAX_VALUE_BYTES: usize = 1 << 20;
 /// someone removes it, and never comes back: joining again gives a new one at
 /// the back of the queue with a higher token.
 ///
-/// Every call may be dropped by the driver before it ends, since each but
-/// `wait` and `observe` runs under a limit; whether a dropped call took effect
-/// is then unknown, and the next call must cope with both. Calls for one place
+/// Every call but `observe` runs under a limit and may be dropped by the driver
+/// before it ends; whether a dropped call took effect is then unknown, and the
+/// next call must cope with both. Calls for one place
 /// may overlap. An [`Error`] of kind `Invalid` or `Denied` ends a campaign; all
 /// others are retried.
 #[async_trait]
@@ -36,10 +36,9 @@ pub trait Store: Send + Sync + 'static {
 
     /// Waits until the standing of `place` is no longer `known`, and returns it.
     ///
-    /// Runs without a limit: the backend must notice by itself when its
-    /// connection is dead or its watch is stuck, and fail. It may be late, but
-    /// must not miss a change for ever; a wrong `First` does no harm, since it
-    /// is verified.
+    /// The backend must notice by itself when its connection is dead or its
+    /// watch is stuck, and fail: the driver asks again only after one TTL. A
+    /// wrong `First` does no harm, since it is verified.
     async fn wait(&self, place: &Place, known: Standing) -> Result<Standing, Error>;
 
     /// Reads the present standing of `place`, linearizably.

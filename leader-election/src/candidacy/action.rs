@@ -57,7 +57,11 @@ pub(crate) enum Action {
     Verify {
         limit: Duration,
     },
-    Wait(Standing),
+    /// To be asked again if nothing has changed within the limit.
+    Wait {
+        known: Standing,
+        limit: Duration,
+    },
     Renew {
         attempt: u64,
         limit: Duration,

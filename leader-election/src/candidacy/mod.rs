@@ -335,6 +335,15 @@ impl Candidacy {
         }
     }
 
+    /// A wait has a limit too: a notice that got lost costs one TTL, not the
+    /// election.
+    fn wait(&self, known: Standing) -> Action {
+        Action::Wait {
+            known,
+            limit: self.timing.ttl,
+        }
+    }
+
     /// Does what time asks for.
     fn due(&mut self, now: Duration, out: &mut Vec<Action>) {
         let limit = self.timing.renew_timeout;
@@ -361,8 +370,8 @@ impl Candidacy {
                 out.push(Action::Join { limit: 2 * limit });
             }
             Stage::Verifying(None) => out.push(Action::Verify { limit }),
-            Stage::Waiting => out.push(Action::Wait(Standing::Queued)),
-            Stage::Leading { .. } => out.push(Action::Wait(Standing::First)),
+            Stage::Waiting => out.push(self.wait(Standing::Queued)),
+            Stage::Leading { .. } => out.push(self.wait(Standing::First)),
             Stage::Resigning { until } => out.push(Action::Leave {
                 limit: limit.min(until - now),
             }),
@@ -370,3 +379,8 @@ impl Candidacy {
         }
     }
 }
+
+#[cfg(test)]
+mod simulation;
+#[cfg(test)]
+mod tests;

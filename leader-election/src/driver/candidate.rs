@@ -164,7 +164,7 @@ impl Candidate {
         match action {
             Action::Join { limit } => self.join(limit),
             Action::Verify { limit } => self.verify(limit),
-            Action::Wait(known) => self.wait(known),
+            Action::Wait { known, limit } => self.wait(known, limit),
             Action::Renew { attempt, limit } => return self.renew(attempt, limit),
             Action::Leave { limit } => self.leave(limit),
             Action::Requeue(loss) => {
@@ -251,12 +251,14 @@ impl Candidate {
         });
     }
 
-    fn wait(&mut self, known: Standing) {
+    fn wait(&mut self, known: Standing, limit: Duration) {
         let Some((store, place)) = self.seat() else {
             return;
         };
         self.call(Asked::Once(Call::Wait), async move {
-            Answer::Waited(store.wait(&place, known).await)
+            let changed = tokio::time::timeout(limit, store.wait(&place, known));
+            // No news is an answer too.
+            Answer::Waited(changed.await.unwrap_or(Ok(known)))
         });
     }
 

@@ -177,3 +177,6 @@ fn tell(followers: &mut Vec<Follower>, deadline: Duration) -> bool {
 fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod tests;
