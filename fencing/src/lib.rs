@@ -1,1 +1,34 @@
-//! Self-fencing guards and fencing tokens.
+//! Two halves of one defense against a holder that does not know it lost its lease.
+//!
+//! *Self-fencing* bounds the damage in time: a [`Watchdog`] with its own thread
+//! makes a [`Guard`], which refuses and cancels work before the lease can end.
+//! *Resource fencing* makes the damage zero: a [`Fence`] at the resource refuses
+//! every effect whose [`Token`] is not the highest seen.
+//!
+//! The README says what each half does and does not guarantee.
+#![cfg_attr(docsrs, feature(doc_cfg))]
+#![warn(missing_docs, clippy::exhaustive_enums, clippy::exhaustive_structs)]
+
+mod alarm;
+mod clock;
+mod config;
+mod fence;
+mod guard;
+mod signal;
+mod token;
+mod watchdog;
+
+pub use clock::boot_time;
+pub use config::{ConfigError, Policy, WatchdogConfig};
+pub use fence::{
+    Admission, AdmitError, Fence, OpenError, ResetError, StaleToken, StorageError, WrongScope,
+};
+pub use guard::{Guard, GuardState, Lost, Permit, Refused};
+pub use token::{InvalidToken, Token};
+#[cfg(any(test, feature = "test-util"))]
+pub use watchdog::{Action, Simulation};
+pub use watchdog::{GuardError, StartError, Watchdog};
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

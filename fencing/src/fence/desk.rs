@@ -1,0 +1,236 @@
+//! What the callers of one fence and its worker share.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use crate::clock::boot_time;
+use crate::fence::error::{AdmitError, StorageError};
+use crate::fence::mark::Mark;
+use crate::fence::state::{Progress, State, Step, Term};
+use crate::fence::store::Store;
+use crate::fence::worker;
+use crate::signal::{Signal, wake_all};
+use crate::token::{Scope, Token};
+
+/// Where callers and worker meet.
+#[derive(Debug)]
+pub(super) struct Desk {
+    board: Mutex<Board>,
+    /// Tells waiting callers to step again.
+    pub(super) changed: Notify,
+    /// Tells the worker to look again.
+    pub(super) bell: Condvar,
+}
+
+/// Everything under the one lock.
+#[derive(Debug)]
+pub(super) struct Board {
+    pub(super) state: State,
+    /// None in memory, while the worker writes with it, and once the fence is closed.
+    pub(super) store: Option<Store>,
+    /// Fired when the term is over; one for each term with admissions.
+    revoked: BTreeMap<Term, Arc<Signal>>,
+    /// When callers give up, with the number of the call.
+    pub(super) alarms: BTreeSet<(Duration, u64)>,
+    calls: u64,
+    pub(super) has_worker: bool,
+    pub(super) is_closed: bool,
+}
+
+/// One call that waits to be admitted, or for a reset to be stored.
+#[derive(Debug)]
+pub(super) struct Call<'a> {
+    desk: &'a Arc<Desk>,
+    progress: Progress,
+    alarm: Option<(Duration, u64)>,
+}
+
+// ===== impl Desk =====
+
+impl Desk {
+    pub(super) fn new(state: State, store: Option<Store>) -> Self {
+        let board = Board {
+            state,
+            store,
+            revoked: BTreeMap::new(),
+            alarms: BTreeSet::new(),
+            calls: 0,
+            has_worker: false,
+            is_closed: false,
+        };
+        Self {
+            board: Mutex::new(board),
+            changed: Notify::new(),
+            bell: Condvar::new(),
+        }
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, Board> {
+        self.board.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn mark(&self) -> Mark {
+        self.lock().state.mark().clone()
+    }
+
+    /// Gives an admission back.
+    pub(super) fn release(&self, term: Term) {
+        let mut board = self.lock();
+        if !board.state.release(term) {
+            return;
+        }
+        board.revoked.remove(&term);
+        let is_lower = term < board.state.term();
+        drop(board);
+        if is_lower {
+            wake_all(&self.changed);
+        }
+    }
+
+    /// Starts a new era. What was admitted before is revoked.
+    pub(super) fn reset(&self, scope: Scope) {
+        let mut board = self.lock();
+        let before = board.state.term();
+        board.state.reset(scope);
+        self.announce(board, before);
+    }
+
+    /// Ends the fence: unlocks its file, at the latest when a running write ends.
+    pub(super) fn close(&self) {
+        let mut board = self.lock();
+        board.is_closed = true;
+        let store = board.store.take();
+        drop(board);
+        self.bell.notify_all();
+        drop(store);
+    }
+
+    /// Tells those whom a new term concerns, once the lock is free.
+    fn announce(&self, board: MutexGuard<'_, Board>, before: Term) {
+        let term = board.state.term();
+        if term == before {
+            return;
+        }
+        let number = board.state.mark().number;
+        let over: Vec<_> = board
+            .revoked
+            .range(..term)
+            .map(|(_, signal)| signal.clone())
+            .collect();
+        drop(board);
+        let revoked = over.iter().filter(|signal| signal.fire()).count();
+        wake_all(&self.changed);
+        tracing::info!(token = number, revoked, "the fence's mark has risen");
+    }
+}
+
+// ===== impl Board =====
+
+impl Board {
+    /// Sees to it that somebody saves, and wakes callers whose patience ends.
+    fn hire(&mut self, desk: &Arc<Desk>) -> bool {
+        let is_needed = self.state.wants_save() || !self.alarms.is_empty();
+        if !is_needed || self.has_worker {
+            desk.bell.notify_all();
+            return true;
+        }
+        match worker::spawn(Arc::clone(desk)) {
+            Ok(()) => {
+                self.has_worker = true;
+                true
+            }
+            Err(error) => {
+                if self.state.begin_save().is_some() {
+                    self.state.end_save(Err(StorageError::new(error)));
+                }
+                false
+            }
+        }
+    }
+
+    fn signal(&mut self, term: Term) -> Arc<Signal> {
+        Arc::clone(self.revoked.entry(term).or_default())
+    }
+}
+
+// ===== impl Call =====
+
+impl<'a> Call<'a> {
+    pub(super) fn new(desk: &'a Arc<Desk>) -> Self {
+        Self {
+            desk,
+            progress: Progress::default(),
+            alarm: None,
+        }
+    }
+
+    /// Takes `token` as far as it gets now; `None` says to wait for a change.
+    pub(super) fn admit(
+        &mut self,
+        token: &Token,
+        patience: Duration,
+    ) -> Option<Result<(Term, Arc<Signal>), AdmitError>> {
+        let mut board = self.desk.lock();
+        let before = board.state.term();
+        let mut step = board
+            .state
+            .step(token, &mut self.progress, boot_time(), patience);
+        if let Step::Wait(until) = step {
+            self.alarm = set_alarm(&mut board, self.alarm, until);
+            if !board.hire(self.desk) {
+                // No thread to save or to wake this call: the next step says so.
+                step = board
+                    .state
+                    .step(token, &mut self.progress, Duration::MAX, patience);
+            }
+        }
+        let outcome = match step {
+            Step::Admitted(term) => Some(Ok((term, board.signal(term)))),
+            Step::Refused(error) => Some(Err(error)),
+            Step::Wait(_) => None,
+        };
+        self.desk.announce(board, before);
+        outcome
+    }
+
+    /// Says whether the present term is stored; `None` says to wait for a change.
+    pub(super) fn store(&mut self) -> Option<Result<(), StorageError>> {
+        let mut board = self.desk.lock();
+        let mut is_saved = board.state.save(&mut self.progress);
+        if let Ok(false) = is_saved
+            && !board.hire(self.desk)
+        {
+            is_saved = board.state.save(&mut self.progress);
+        }
+        match is_saved {
+            Ok(true) => Some(Ok(())),
+            Ok(false) => None,
+            Err(error) => Some(Err(error)),
+        }
+    }
+}
+
+impl Drop for Call<'_> {
+    fn drop(&mut self) {
+        if let Some(alarm) = self.alarm {
+            self.desk.lock().alarms.remove(&alarm);
+            self.desk.bell.notify_all();
+        }
+    }
+}
+
+fn set_alarm(
+    board: &mut Board,
+    present: Option<(Duration, u64)>,
+    until: Option<Duration>,
+) -> Option<(Duration, u64)> {
+    let (None, Some(until)) = (present, until) else {
+        return present;
+    };
+    board.calls += 1;
+    board.alarms.insert((until, board.calls));
+    Some((until, board.calls))
+}

@@ -1,0 +1,110 @@
+//! The lock that keeps one file to one fence.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// An exclusive lock on a file beside the mark. The mark's own file cannot carry
+/// it, since each save replaces that file.
+#[derive(Debug)]
+pub(super) struct FileLock {
+    file: File,
+    path: PathBuf,
+}
+
+// ===== impl FileLock =====
+
+impl FileLock {
+    /// Takes the lock; [`io::ErrorKind::WouldBlock`] says that another has it.
+    pub(super) fn acquire(path: PathBuf) -> io::Result<Self> {
+        let file = lock(&path)?;
+        let lock = Self { file, path };
+        // Another may have removed the file between opening and locking it.
+        lock.verify()?;
+        Ok(lock)
+    }
+
+    /// Checks that the locked file is the one that others would lock.
+    pub(super) fn verify(&self) -> io::Result<()> {
+        if is_same(&self.file, &self.path)? {
+            return Ok(());
+        }
+        let path = self.path.display();
+        Err(io::Error::other(format!(
+            "the lock file {path} was replaced: another process may hold the new one"
+        )))
+    }
+}
+
+impl Drop for FileLock {
+    fn drop(&mut self) {
+        unlock(&self.file);
+    }
+}
+
+#[cfg(unix)]
+fn lock(path: &Path) -> io::Result<File> {
+    use rustix::fs::{FlockOperation, flock};
+
+    let file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .open(path)?;
+    flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+    Ok(file)
+}
+
+/// Unlocks by name: closing would leave the lock to a child process that is between
+/// fork and exec and shares the open file.
+#[cfg(unix)]
+fn unlock(file: &File) {
+    // An error would mean that nothing is locked; there is nothing to do about it.
+    let _ = rustix::fs::flock(file, rustix::fs::FlockOperation::Unlock);
+}
+
+#[cfg(unix)]
+fn is_same(file: &File, path: &Path) -> io::Result<bool> {
+    use std::os::unix::fs::MetadataExt;
+
+    let locked = file.metadata()?;
+    let named = match path.symlink_metadata() {
+        Ok(named) => named,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(error),
+    };
+    Ok((locked.dev(), locked.ino()) == (named.dev(), named.ino()))
+}
+
+/// A file that is open without sharing can be neither opened nor removed by others.
+#[cfg(windows)]
+fn lock(path: &Path) -> io::Result<File> {
+    use std::os::windows::fs::OpenOptionsExt;
+
+    const SHARING_VIOLATION: i32 = 32;
+    OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .share_mode(0)
+        .open(path)
+        .map_err(|error| match error.raw_os_error() {
+            Some(SHARING_VIOLATION) => io::ErrorKind::WouldBlock.into(),
+            _ => error,
+        })
+}
+
+#[cfg(not(any(unix, windows)))]
+fn lock(_path: &Path) -> io::Result<File> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+#[cfg(not(unix))]
+fn unlock(_file: &File) {}
+
+#[cfg(not(unix))]
+fn is_same(_file: &File, _path: &Path) -> io::Result<bool> {
+    Ok(true)
+}
