@@ -29,7 +29,6 @@ pub enum Loss {
 ///
 /// No case is an error: in each the leadership is over on this side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[must_use]
 #[non_exhaustive]
 pub enum Resigned {
     /// The store confirmed the release: the next candidate leads at once.

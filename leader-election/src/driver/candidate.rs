@@ -100,7 +100,10 @@ impl Candidate {
         tokio::select! {
             // The end first: no renewal is sent after it.
             biased;
-            () = ended(tenure) => Input::Ended,
+            loss = ended(tenure) => {
+                tracing::info!(token = self.token(), %loss, "leads no longer");
+                Input::Ended
+            }
             () = abandoned(self.caller.as_mut()) => {
                 self.caller = None;
                 Input::Withdrawn
@@ -334,12 +337,14 @@ async fn within<T>(
 }
 
 /// Resolves when the leadership is ended on this side.
-async fn ended(tenure: Option<&Tenure>) {
-    match tenure {
-        // It lives as long as the borrow: the channel cannot close.
-        Some(tenure) => drop(tenure.watch_loss().wait_for(Option::is_some).await),
-        None => std::future::pending().await,
-    }
+async fn ended(tenure: Option<&Tenure>) -> Loss {
+    let Some(tenure) = tenure else {
+        return std::future::pending().await;
+    };
+    let mut loss = tenure.watch_loss();
+    let seen = loss.wait_for(Option::is_some).await;
+    // It lives as long as the borrow: the channel cannot close.
+    seen.ok().and_then(|loss| *loss).unwrap_or(Loss::Stopped)
 }
 
 /// Resolves when nobody waits for the campaign any more.

@@ -132,14 +132,16 @@ impl Leadership {
     /// Cancel safe; whether a dropped call published the value is unknown.
     pub async fn proclaim(&self, value: &[u8]) -> Result<(), Error> {
         check_value(value)?;
-        if !self.is_valid() {
+        // Nothing is sent past the deadline.
+        let limit = self.patience.min(self.tenure.remaining());
+        if limit.is_zero() {
             return Err(lost());
         }
         let call = self.store.proclaim(&self.place, value);
-        let Ok(answer) = tokio::time::timeout(self.patience, call).await else {
+        let Ok(answer) = tokio::time::timeout(limit, call).await else {
             return Err(Error::new(
                 ErrorKind::Unavailable,
-                format!("the store did not answer within {:?}", self.patience),
+                format!("the store did not answer within {limit:?}"),
             ));
         };
         match answer? {

@@ -65,6 +65,11 @@ impl Tenure {
         Duration::from_nanos(seen)
     }
 
+    /// Returns the time left until the deadline.
+    pub(crate) fn remaining(&self) -> Duration {
+        self.deadline().saturating_sub(self.clock.now())
+    }
+
     /// Raises the deadline and tells the followers; false if it was too late.
     pub(crate) fn extend(&self, to: Duration) -> bool {
         let to = nanos(to);
