@@ -1,0 +1,60 @@
+//! Fixes which public types and futures may cross threads.
+
+use std::error::Error;
+use std::fmt::Debug;
+
+use fencing::{
+    Admission, AdmitError, ConfigError, Fence, Guard, GuardError, GuardState, InvalidToken, Lost,
+    OpenError, Permit, Policy, Refused, ResetError, StaleToken, StartError, StorageError, Token,
+    Watchdog, WatchdogConfig, WrongScope,
+};
+
+const fn shared<T: Send + Sync + Unpin + Debug + 'static>() {}
+const fn error<T: Error + Send + Sync + 'static>() {}
+fn send<T: Send>(_: T) {}
+fn spawnable<T: Send + 'static>(_: T) {}
+
+const _: () = {
+    shared::<Admission>();
+    shared::<Fence>();
+    shared::<Guard>();
+    shared::<GuardState>();
+    shared::<Permit>();
+    shared::<Policy>();
+    shared::<Token>();
+    shared::<Watchdog>();
+    shared::<WatchdogConfig>();
+    error::<AdmitError>();
+    error::<ConfigError>();
+    error::<GuardError>();
+    error::<InvalidToken>();
+    error::<Lost>();
+    error::<OpenError>();
+    error::<Refused>();
+    error::<ResetError>();
+    error::<StaleToken>();
+    error::<StartError>();
+    error::<StorageError>();
+    error::<WrongScope>();
+};
+
+#[cfg(feature = "test-util")]
+const _: () = {
+    shared::<fencing::Action>();
+    shared::<fencing::Simulation>();
+};
+
+/// Compiling it is the test.
+#[expect(dead_code, reason = "never called")]
+fn futures(guard: &Guard, fence: &Fence, admission: &Admission) {
+    spawnable(guard.cancelled());
+    spawnable(admission.revoked());
+    send(guard.finish());
+    send(guard.run(async {}));
+    send(fence.admit(1));
+    send(fence.admit(Token::scoped("a", 1)));
+    send(fence.admit(admission.token()));
+    // A future that is not `Send` and borrows may be run too.
+    let local = std::rc::Rc::new(1);
+    drop(guard.run(async { *local }));
+}
