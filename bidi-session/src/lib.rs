@@ -2,6 +2,7 @@
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![warn(missing_docs, clippy::exhaustive_enums, clippy::exhaustive_structs)]
 
+mod clock;
 mod config;
 mod connector;
 mod core;
@@ -18,6 +19,10 @@ mod acceptor;
 #[cfg(feature = "tonic")]
 pub mod tonic;
 
+pub use config::{DialLimit, PoolConfig};
 pub use connector::{Attempt, Connector, Failure, OpenClass, OpenError, Opened};
+pub use error::{ConfigError, InjectError, NotReady, RoundError, SendError, SendErrorKind};
+pub use event::{Counters, DisconnectReason, Event, EventKind};
 pub use outbox::Outbox;
+pub use pool::{Events, Phase, Pool, Round, WorkerState};
 pub use worker::WorkerId;

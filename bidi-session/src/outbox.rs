@@ -71,6 +71,7 @@ struct Queue<Out> {
     // Queued, reserved and in the reader's batch.
     used: Room,
     is_closed: bool,
+    is_finished: bool,
     reader: Option<Waker>,
 }
 
@@ -82,6 +83,7 @@ pub(crate) fn outbox<Out>(limit: Room) -> (OutboxSender<Out>, Outbox<Out>) {
             items: VecDeque::new(),
             used: Room::default(),
             is_closed: false,
+            is_finished: false,
             reader: None,
         }),
         is_closed: AtomicBool::new(false),
@@ -131,6 +133,9 @@ impl<Out> Stream for Outbox<Out> {
                 return Poll::Ready(None);
             }
             if queue.items.is_empty() {
+                if queue.is_finished {
+                    return Poll::Ready(None);
+                }
                 queue.reader = Some(cx.waker().clone());
                 return Poll::Pending;
             }
@@ -198,6 +203,17 @@ impl<Out> OutboxSender<Out> {
     /// Ends the request stream; what is queued is dropped. May be repeated.
     pub(crate) fn close(&self) {
         self.shared.close();
+    }
+
+    /// Takes no further message; the stream ends after what is queued.
+    #[cfg(feature = "tonic")]
+    pub(crate) fn finish(&self) {
+        let mut queue = self.shared.lock();
+        queue.is_finished = true;
+        let reader = queue.reader.take();
+        drop(queue);
+        wake(reader);
+        self.shared.has_room.notify_waiters();
     }
 }
 
@@ -278,7 +294,7 @@ impl<Out> Shared<Out> {
 
 impl<Out> Queue<Out> {
     fn take_room(&mut self, limit: Room, bytes: usize) -> Result<(), Refused> {
-        if self.is_closed {
+        if self.is_closed || self.is_finished {
             return Err(Refused::Closed);
         }
         if bytes > limit.bytes {
