@@ -64,3 +64,11 @@ impl History {
         }
     }
 }
+
+#[cfg(test)]
+impl History {
+    /// Returns how many rounds, targets and ranges are remembered.
+    pub(super) fn sizes(&self) -> (usize, usize, usize) {
+        (self.ended.len(), self.targets, self.injected.len())
+    }
+}
