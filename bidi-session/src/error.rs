@@ -5,7 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use crate::event::DisconnectReason;
-use crate::pool::WorkerState;
+use crate::state::WorkerState;
 use crate::worker::WorkerId;
 
 /// Refuses a message and gives it back.

@@ -193,7 +193,7 @@ fn dispatch<C: Connector>(pool: &Shared<C>, slot: &Slot<C>, generation: u64, mes
 /// A panic of the connector ends the attempt or session, not the worker's entry.
 fn survive_panic<C: Connector>(pool: &Shared<C>, slot: &Slot<C>, generation: u64) {
     const TEXT: &str = "the connector panicked";
-    tracing::error!(worker = %slot.id(), generation, TEXT);
+    tracing::error!(worker = %slot.id(), generation, "{TEXT}");
     let input = if slot.generation() == Some(generation) {
         let reason = DisconnectReason::Failed(Failure::new(TEXT));
         Input::Ended { generation, reason }

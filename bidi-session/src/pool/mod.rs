@@ -10,7 +10,6 @@ mod ready;
 mod send;
 mod shared;
 mod slot;
-mod state;
 mod tally;
 
 use std::fmt;
@@ -19,13 +18,13 @@ use std::time::Duration;
 
 pub use self::board::Round;
 pub use self::events::Events;
-pub use self::state::{Phase, WorkerState};
 
 use self::shared::Shared;
 use self::slot::Place;
 use crate::config::PoolConfig;
 use crate::connector::Connector;
 use crate::event::Counters;
+use crate::state::WorkerState;
 use crate::worker::WorkerId;
 
 /// How long [`Pool::close`] waits for its tasks, at most.

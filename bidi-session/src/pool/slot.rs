@@ -16,7 +16,7 @@ use crate::outbox::OutboxSender;
 use crate::pool::board::Board;
 use crate::pool::inbox::Inbox;
 use crate::pool::mailbox::Mailbox;
-use crate::pool::state::WorkerState;
+use crate::state::WorkerState;
 use crate::worker::WorkerId;
 
 /// Ends a connection at once.
@@ -96,7 +96,7 @@ impl<C: Connector> Slot<C> {
     }
 
     pub(crate) fn state(&self, now: Duration) -> WorkerState {
-        WorkerState::new(&self.lock().peer, now)
+        self.lock().peer.state(now)
     }
 
     /// Returns the session's generation and outbox, while there is a session.

@@ -1,5 +1,9 @@
 //! A connector without a network: each target is a puppet that a test plays.
-#![allow(dead_code, reason = "each test file uses a part of it")]
+#![allow(
+    dead_code,
+    clippy::unwrap_used,
+    reason = "each test file uses a part of it; a failure is the test's"
+)]
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};

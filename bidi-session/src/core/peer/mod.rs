@@ -10,6 +10,7 @@ use std::time::Duration;
 use crate::connector::{OpenClass, OpenError};
 use crate::core::backoff::Backoff;
 use crate::event::{DisconnectReason, EventKind};
+use crate::state::{Phase, WorkerState};
 
 /// Attempts of one worker start at least this far apart, however healthy its sessions.
 const MIN_SPACING: Duration = Duration::from_millis(100);
@@ -99,20 +100,29 @@ impl Peer {
         self.stage
     }
 
-    pub(crate) fn generation(&self) -> u64 {
-        self.generation
-    }
-
-    pub(crate) fn since(&self) -> Duration {
-        self.since
-    }
-
-    pub(crate) fn attempts(&self) -> u32 {
-        self.backoff.failures()
-    }
-
-    pub(crate) fn last_error(&self) -> Option<Arc<str>> {
-        self.last_error.clone()
+    /// Returns what is known of the worker.
+    pub(crate) fn state(&self, now: Duration) -> WorkerState {
+        let (phase, retry_in) = match self.stage {
+            Stage::Resting { until, is_blocked } => {
+                let phase = if is_blocked {
+                    Phase::Blocked
+                } else {
+                    Phase::Waiting
+                };
+                (phase, Some(until.saturating_sub(now)))
+            }
+            Stage::Dialing => (Phase::Connecting, None),
+            Stage::Up { .. } => (Phase::Up, None),
+            Stage::Gone => (Phase::Removed, None),
+        };
+        WorkerState {
+            phase,
+            generation: self.generation,
+            elapsed: now.saturating_sub(self.since),
+            attempts: self.backoff.failures(),
+            last_error: self.last_error.clone(),
+            retry_in,
+        }
     }
 
     /// Returns the generation of the session, while there is one.

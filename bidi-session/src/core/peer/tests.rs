@@ -104,8 +104,8 @@ fn a_replacement_forgets_the_failures() {
         now = rests_until(&peer);
     }
     assert_eq!(peer.step::<()>(now, Input::Replaced), []);
-    assert_eq!((rests_until(&peer), peer.attempts()), (now, 0));
-    assert_eq!(peer.last_error(), None);
+    assert_eq!((rests_until(&peer), peer.state(now).attempts), (now, 0));
+    assert_eq!(peer.state(now).last_error, None);
 }
 
 #[test]

@@ -4,7 +4,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::core::peer::{Peer, Stage};
 use crate::error::seconds;
 
 /// What is known of one worker at the moment of the call.
@@ -44,30 +43,6 @@ pub enum Phase {
 // ===== impl WorkerState =====
 
 impl WorkerState {
-    pub(crate) fn new(peer: &Peer, now: Duration) -> Self {
-        let (phase, retry_in) = match peer.stage() {
-            Stage::Resting { until, is_blocked } => {
-                let phase = if is_blocked {
-                    Phase::Blocked
-                } else {
-                    Phase::Waiting
-                };
-                (phase, Some(until.saturating_sub(now)))
-            }
-            Stage::Dialing => (Phase::Connecting, None),
-            Stage::Up { .. } => (Phase::Up, None),
-            Stage::Gone => (Phase::Removed, None),
-        };
-        Self {
-            phase,
-            generation: peer.generation(),
-            elapsed: now.saturating_sub(peer.since()),
-            attempts: peer.attempts(),
-            last_error: peer.last_error(),
-            retry_in,
-        }
-    }
-
     /// Returns the generation of the session, while there is one.
     #[must_use]
     pub fn session(&self) -> Option<u64> {
