@@ -19,7 +19,7 @@ async fn an_attempt_ends_after_10_s_and_is_made_again() {
     assert_eq!(next(&mut events).await, "a failed");
     assert_eq!(start.elapsed(), Duration::from_secs(10));
     let state = pool.state("a").unwrap();
-    assert_eq!(&*state.last_error.unwrap(), "no session within 10 s");
+    assert_eq!(&*state.last_error.unwrap(), "a: no session within 10 s");
     double.puppet("a").set(Act::Accept);
     assert_eq!(next(&mut events).await, "a connected");
 }

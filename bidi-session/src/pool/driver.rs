@@ -85,7 +85,9 @@ async fn run<C: Connector, P>(pool: &Shared<C>, slot: &Slot<C>, mut attempt: Att
             } = opened;
             let aftermath = slot.opened(&pool.inbox, now, generation, incarnation, kill);
             pool.settle(slot, aftermath);
-            tracing::info!(worker = %slot.id(), generation, ?incarnation, "session began");
+            if slot.generation() == Some(generation) {
+                tracing::info!(worker = %slot.id(), generation, ?incarnation, "session began");
+            }
             read(pool, slot, generation, inbound).await;
         }
         Err(error) => {
@@ -103,11 +105,13 @@ async fn open<C: Connector>(
     outbox: Outbox<C::Out>,
 ) -> Result<Opened<C::In>, OpenError> {
     let limit = pool.config.attempt_timeout;
+    let place = pool.connector.describe(&target);
+    tracing::debug!(worker = %attempt.worker, generation = attempt.generation, place, "attempt");
     let open = pool.connector.open(target, attempt, outbox);
     match tokio::time::timeout(limit, open).await {
         Ok(opened) => opened,
         Err(_) => {
-            let text = format!("no session within {} s", limit.as_secs_f64());
+            let text = format!("{place}: no session within {} s", limit.as_secs_f64());
             Err(OpenError::new(OpenClass::Unreachable, text))
         }
     }

@@ -192,3 +192,49 @@ fn wake<In>(mut state: MutexGuard<'_, State<In>>) {
         reader.wake();
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn inbox() -> Inbox<u8> {
+        Inbox::new(4, Arc::default())
+    }
+
+    fn known(inbox: &Inbox<u8>) -> usize {
+        inbox.lock().mailboxes.len()
+    }
+
+    #[test]
+    fn a_mailbox_is_forgotten_once_its_last_event_is_taken() {
+        let inbox = inbox();
+        let mailbox = inbox.open(&"a".into());
+        inbox.tell(&mailbox, vec![(1, EventKind::Removed)]);
+        let mut batch = VecDeque::new();
+        assert_eq!(known(&inbox), 1);
+        assert!(inbox.take(&mut batch));
+        assert_eq!((known(&inbox), batch.len()), (0, 1));
+    }
+
+    #[test]
+    fn a_new_entry_goes_on_in_the_mailbox_that_still_holds_the_old_one() {
+        let inbox = inbox();
+        let old = inbox.open(&"a".into());
+        inbox.tell(&old, vec![(1, EventKind::Removed)]);
+        let new = inbox.open(&"a".into());
+        assert!(Arc::ptr_eq(&old, &new));
+        assert!(inbox.take(&mut VecDeque::new()));
+        assert_eq!(known(&inbox), 1);
+    }
+
+    #[test]
+    fn an_abandoned_inbox_keeps_no_mailbox_of_a_removed_worker() {
+        let inbox = inbox();
+        let (a, b) = (inbox.open(&"a".into()), inbox.open(&"b".into()));
+        inbox.tell(&a, vec![(1, EventKind::Removed)]);
+        inbox.abandon();
+        assert_eq!(known(&inbox), 1);
+        inbox.tell(&b, vec![(2, EventKind::Removed)]);
+        assert_eq!(known(&inbox), 0);
+    }
+}
