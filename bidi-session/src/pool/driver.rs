@@ -1,9 +1,10 @@
 //! The task of one worker: performs what its state machine decides.
 
 use std::panic::AssertUnwindSafe;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
+use std::time::Duration;
 
 use futures_core::Stream;
 use futures_util::FutureExt;
@@ -11,10 +12,13 @@ use futures_util::FutureExt;
 use crate::connector::{Attempt, Connector, Failure, OpenClass, OpenError, Opened};
 use crate::core::peer::{Input, Stage};
 use crate::event::DisconnectReason;
-use crate::outbox::{Outbox, Room, outbox};
+use crate::outbox::{Outbox, OutboxSender, Room, outbox};
 use crate::pool::shared::Shared;
-use crate::pool::slot::Slot;
+use crate::pool::slot::{Slot, deaf};
 
+/// A session whose request stream is gone is over after so long: what its worker still
+/// says, and why it ended, are worth hearing.
+const DEAF_GRACE: Duration = Duration::from_secs(1);
 /// Messages that are read before they are handed over.
 const BATCH: usize = 64;
 
@@ -65,7 +69,7 @@ async fn run<C: Connector, P>(pool: &Shared<C>, slot: &Slot<C>, mut attempt: Att
     };
     let generation = attempt.generation;
     let (sender, outbox) = outbox(limit);
-    let Some(place) = slot.begin(pool.clock.now(), generation, sender) else {
+    let Some(place) = slot.begin(pool.clock.now(), generation, sender.clone()) else {
         return;
     };
     attempt.incarnation = place.incarnation;
@@ -88,7 +92,7 @@ async fn run<C: Connector, P>(pool: &Shared<C>, slot: &Slot<C>, mut attempt: Att
             if slot.generation() == Some(generation) {
                 tracing::info!(worker = %slot.id(), generation, ?incarnation, "session began");
             }
-            read(pool, slot, generation, inbound).await;
+            read(pool, slot, generation, inbound, &sender).await;
         }
         Err(error) => {
             log_failure(slot, generation, &error, now);
@@ -123,12 +127,14 @@ async fn read<C: Connector>(
     slot: &Slot<C>,
     generation: u64,
     mut inbound: Inbound<C::In>,
+    sender: &OutboxSender<C::Out>,
 ) {
+    let mut deafness = pin!(deafness(sender));
     loop {
         let batch = tokio::select! {
             biased;
             () = slot.over(generation) => return,
-            batch = next_batch(pool, slot, &mut inbound) => batch,
+            batch = next_batch(pool, slot, &mut inbound, deafness.as_mut()) => batch,
         };
         dispatch(pool, slot, generation, batch.messages);
         // A flood of answers would never find its stream empty.
@@ -147,8 +153,25 @@ async fn next_batch<C: Connector>(
     pool: &Shared<C>,
     slot: &Slot<C>,
     inbound: &mut Inbound<C::In>,
+    deafness: Pin<&mut impl Future<Output = ()>>,
 ) -> Batch<C::In> {
     let room = pool.inbox.room(slot.mailbox()).await.min(BATCH);
+    tokio::select! {
+        biased;
+        batch = read_batch(inbound, room) => batch,
+        () = deafness => Batch {
+            messages: Vec::new(),
+            end: Some(deaf()),
+        },
+    }
+}
+
+async fn deafness<Out>(sender: &OutboxSender<Out>) {
+    sender.closed().await;
+    tokio::time::sleep(DEAF_GRACE).await;
+}
+
+async fn read_batch<In>(inbound: &mut Inbound<In>, room: usize) -> Batch<In> {
     std::future::poll_fn(|cx| {
         let mut batch = Batch {
             messages: Vec::new(),
@@ -210,12 +233,7 @@ fn survive_panic<C: Connector>(pool: &Shared<C>, slot: &Slot<C>, generation: u64
 }
 
 /// Warns of the first failures and then ever more rarely.
-fn log_failure<C: Connector>(
-    slot: &Slot<C>,
-    generation: u64,
-    error: &OpenError,
-    now: std::time::Duration,
-) {
+fn log_failure<C: Connector>(slot: &Slot<C>, generation: u64, error: &OpenError, now: Duration) {
     let worker = slot.id();
     let attempts = slot.state(now).attempts + 1;
     if attempts.is_power_of_two() {

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use crate::connector::Connector;
 use crate::core::rounds::Unfit;
 use crate::error::{InjectError, SendErrorKind};
-use crate::event::DisconnectReason;
 use crate::outbox::{OutboxSender, Reservation};
 use crate::pool::board::Round;
 use crate::pool::send::kind_of;
@@ -58,7 +57,7 @@ impl<C: Connector> Pool<C> {
         for (one, (reservation, message)) in asked.iter().zip(loaded) {
             if !reservation.push(message) {
                 // The session ended in between; its own end may have come before the round.
-                let reason = DisconnectReason::Closed;
+                let reason = one.slot.end_of(one.generation);
                 shared.board.fail(one.slot.id(), one.generation, &reason);
             }
         }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::connector::Connector;
+use crate::connector::{Connector, Failure};
 use crate::core::peer::{Input, Peer, Stage, Told};
 use crate::event::{DisconnectReason, EventKind};
 use crate::outbox::OutboxSender;
@@ -38,6 +38,8 @@ struct Link<C: Connector> {
     place: Place<C::Target>,
     outbox: Option<OutboxSender<C::Out>>,
     kill: Option<Kill>,
+    // The last session that ended.
+    ended: Option<(u64, DisconnectReason)>,
 }
 
 /// Where a worker is, and who is expected there.
@@ -73,6 +75,7 @@ impl<C: Connector> Slot<C> {
                 place,
                 outbox: None,
                 kill: None,
+                ended: None,
             }),
             wake: Notify::new(),
             changed: Notify::new(),
@@ -109,6 +112,14 @@ impl<C: Connector> Slot<C> {
     /// Returns the generation of the session, while there is one.
     pub(crate) fn generation(&self) -> Option<u64> {
         self.lock().peer.session()
+    }
+
+    /// Returns why a session ended whose outbox is closed.
+    pub(crate) fn end_of(&self, generation: u64) -> DisconnectReason {
+        match &self.lock().ended {
+            Some((ended, reason)) if *ended == generation => reason.clone(),
+            _ => deaf(),
+        }
     }
 
     /// Starts an attempt with this outbox; returns where to, or `None` if none is due.
@@ -241,6 +252,9 @@ impl<C: Connector> Slot<C> {
             EventKind::Disconnected { reason } => Some((*generation, reason.clone())),
             _ => None,
         });
+        if ended.is_some() {
+            link.ended.clone_from(&ended);
+        }
         let mut aftermath = Aftermath {
             outbox: None,
             kill: None,
@@ -289,4 +303,9 @@ impl<Out> Aftermath<Out> {
             board.fail(worker, generation, &reason);
         }
     }
+}
+
+/// The end of a session whose transport has dropped the request stream.
+pub(crate) fn deaf() -> DisconnectReason {
+    DisconnectReason::Failed(Failure::new("the worker no longer takes messages"))
 }
