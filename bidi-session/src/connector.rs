@@ -35,6 +35,10 @@ pub trait Connector: Clone + Send + Sync + 'static {
     fn answers(&self, message: &Self::In) -> Option<u64>;
 
     /// Opens one stream: name look-up, connection, handshake.
+    ///
+    /// The outbox is the request stream. Dropping it ends the session one second later,
+    /// at the latest, whether or not the worker still sends. A panic counts as a failed
+    /// attempt.
     fn open(
         &self,
         target: Self::Target,

@@ -18,7 +18,10 @@ async fn moody(double: Double, name: &'static str) {
             if random.u8(..4) == 0 {
                 break;
             }
-            let id = order.text.parse().expect("the text of an order is its round");
+            let id = order
+                .text
+                .parse()
+                .expect("the text of an order is its round");
             let _ = line.words.send(Ok(Word::answer(id))).await;
         }
     }
