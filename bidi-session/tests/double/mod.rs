@@ -192,7 +192,8 @@ impl Puppet {
 
     /// Waits for the next accepted stream.
     pub(crate) async fn line(&self) -> Line {
-        self.accepted.lock().await.recv().await.unwrap()
+        let mut accepted = self.accepted.lock().await;
+        soon(accepted.recv()).await.unwrap()
     }
 
     async fn open(
@@ -228,18 +229,20 @@ impl Puppet {
 impl Line {
     /// Says a word, and waits until the pool has read it off the wire.
     pub(crate) async fn say(&self, word: Word) {
-        self.words.send(Ok(word)).await.unwrap();
+        soon(self.words.send(Ok(word))).await.unwrap();
         // The only place is free again when the word was read.
-        drop(self.words.reserve().await.unwrap());
+        drop(soon(self.words.reserve()).await.unwrap());
     }
 
     pub(crate) async fn next_order(&mut self) -> String {
-        self.orders.next().await.expect("the session is over").text
+        let order = soon(self.orders.next()).await;
+        order.expect("the session is over").text
     }
 
     /// Ends the stream with an error.
     pub(crate) async fn fail(self, text: &str) {
-        self.words.send(Err(Failure::new(text))).await.unwrap();
+        let failure = Err(Failure::new(text));
+        soon(self.words.send(failure)).await.unwrap();
     }
 }
 
@@ -247,6 +250,12 @@ impl Drop for Dialing {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::SeqCst);
     }
+}
+
+/// Waits for what must come; time is paused, so waiting in vain costs none.
+async fn soon<F: Future>(what: F) -> F::Output {
+    let in_time = tokio::time::timeout(LONG, what).await;
+    in_time.expect("it never came")
 }
 
 /// Waits for the next event and returns it in short.
