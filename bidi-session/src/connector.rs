@@ -1,0 +1,163 @@
+//! The seam between the pool and a transport.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+
+use futures_core::Stream;
+
+use crate::outbox::Outbox;
+use crate::worker::WorkerId;
+
+/// How a pool reaches its workers: one implementation per transport.
+///
+/// The pool calls [`open`](Self::open) anew for each attempt, bounds it by its own
+/// deadline (dropping the future must leave nothing behind), and ends a session by
+/// dropping the inbound stream and calling the kill switch.
+pub trait Connector: Clone + Send + Sync + 'static {
+    /// Where a worker is.
+    type Target: Clone + Send + Sync + 'static;
+    /// Messages to a worker.
+    type Out: Send + 'static;
+    /// Messages from a worker.
+    type In: Send + 'static;
+
+    /// Says whether two targets are the same place, so that an insert changes nothing.
+    fn is_same(&self, one: &Self::Target, other: &Self::Target) -> bool;
+
+    /// Names a target in texts.
+    fn describe(&self, target: &Self::Target) -> String;
+
+    /// Returns the size of a message as it counts against the outbox, bytes.
+    fn size(&self, message: &Self::Out) -> usize;
+
+    /// Returns the round that a message answers, or `None` for one that answers none.
+    fn answers(&self, message: &Self::In) -> Option<u64>;
+
+    /// Opens one stream: name look-up, connection, handshake.
+    ///
+    /// The outbox is the request stream. Dropping it ends the session one second later,
+    /// at the latest, whether or not the worker still sends. A panic counts as a failed
+    /// attempt.
+    fn open(
+        &self,
+        target: Self::Target,
+        attempt: Attempt,
+        outbox: Outbox<Self::Out>,
+    ) -> impl Future<Output = Result<Opened<Self::In>, OpenError>> + Send + 'static;
+}
+
+/// What an attempt tells the worker.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Attempt {
+    /// Who is meant.
+    pub worker: WorkerId,
+    /// The pool's scope.
+    pub scope: String,
+    /// The pool's term.
+    pub term: u64,
+    /// The pool's id, 128 random bits.
+    pub pool: u128,
+    /// The generation of this stream.
+    pub generation: u64,
+    /// The incarnation that the owner expects, if it gave one.
+    pub incarnation: Option<u64>,
+}
+
+/// An open stream.
+#[non_exhaustive]
+pub struct Opened<In> {
+    /// Messages from the worker; ends after its first error.
+    pub inbound: Pin<Box<dyn Stream<Item = Result<In, Failure>> + Send>>,
+    /// The worker's incarnation, where its handshake told one.
+    pub incarnation: Option<u64>,
+    /// Ends the connection at once, on both sides, whatever is buffered.
+    pub kill: Box<dyn FnOnce() + Send>,
+}
+
+impl<In> Opened<In> {
+    /// Joins what an attempt has opened; the kill switch must not block.
+    pub fn new(
+        inbound: impl Stream<Item = Result<In, Failure>> + Send + 'static,
+        incarnation: Option<u64>,
+        kill: impl FnOnce() + Send + 'static,
+    ) -> Self {
+        Self {
+            inbound: Box::pin(inbound),
+            incarnation,
+            kill: Box::new(kill),
+        }
+    }
+}
+
+impl OpenError {
+    /// Says why an attempt failed and what the pool does about it.
+    pub fn new(class: OpenClass, text: impl Into<String>) -> Self {
+        Self {
+            class,
+            text: text.into(),
+        }
+    }
+}
+
+impl Failure {
+    /// Says why an open stream ended.
+    pub fn new(text: impl Into<String>) -> Self {
+        Self { text: text.into() }
+    }
+}
+
+impl<In> fmt::Debug for Opened<In> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Opened")
+            .field("incarnation", &self.incarnation)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Why an attempt failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OpenError {
+    /// What the pool does about it.
+    pub class: OpenClass,
+    /// The reason, as text, at most some hundred bytes.
+    pub text: String,
+}
+
+/// What the pool does about a failed attempt; every class is retried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OpenClass {
+    /// The worker cannot be reached: retry with backoff.
+    Unreachable,
+    /// Something answered that is not the worker meant, or refuses: retry slowly.
+    Refused,
+    /// The worker has seen a higher term: retry slowly, and tell the owner.
+    HigherTerm(u64),
+}
+
+/// Why an open stream ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Failure {
+    /// The reason, as text, at most some hundred bytes.
+    pub text: String,
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl std::error::Error for Failure {}

@@ -1,0 +1,217 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::connector::Failure;
+
+type Event = (u64, EventKind<()>);
+
+const PACE: Pace = Pace {
+    backoff_base: Duration::from_millis(100),
+    backoff_cap: Duration::from_secs(5),
+    blocked_retry: Duration::from_secs(10),
+    stable_after: Duration::from_secs(5),
+};
+
+fn at(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+fn begun(generation: u64) -> Input {
+    Input::Begun { generation }
+}
+
+fn opened(generation: u64) -> Input {
+    let incarnation = None;
+    Input::Opened {
+        generation,
+        incarnation,
+    }
+}
+
+fn failed(generation: u64, class: OpenClass) -> Input {
+    let error = OpenError::new(class, "refused");
+    Input::Failed { generation, error }
+}
+
+fn ended(generation: u64) -> Input {
+    let reason = DisconnectReason::Failed(Failure::new("cut"));
+    Input::Ended { generation, reason }
+}
+
+/// A peer that is up since `now` with generation 1.
+fn up(now: Duration) -> Peer {
+    let mut peer = Peer::new(PACE, 7, now);
+    assert_eq!(peer.step::<()>(now, begun(1)), []);
+    assert_eq!(peer.step::<()>(now, opened(1)).len(), 1);
+    peer
+}
+
+fn rests_until(peer: &Peer) -> Duration {
+    match peer.stage() {
+        Stage::Resting { until, .. } => until,
+        stage => panic!("{stage:?}"),
+    }
+}
+
+#[test]
+fn the_first_attempt_is_due_at_once() {
+    assert_eq!(rests_until(&Peer::new(PACE, 7, at(30))), at(30));
+}
+
+#[test]
+fn a_session_proves_health_by_a_message_or_by_its_age() {
+    // (hears a message, ends after ms, rests between)
+    let cases = [
+        (true, 500, 0, 0),
+        (true, 10, 90, 90),
+        (false, 5000, 0, 0),
+        (false, 4999, 50, 100),
+    ];
+    for (hears, life, least, most) in cases {
+        let mut peer = up(at(0));
+        if hears {
+            assert!(peer.hear(1, 1));
+        }
+        let told = peer.step::<()>(at(life), ended(1));
+        assert!(matches!(told[..], [(1, EventKind::Disconnected { .. })]));
+        let rest = rests_until(&peer) - at(life);
+        assert!(
+            rest >= at(least) && rest <= at(most),
+            "{hears} {life}: {rest:?}"
+        );
+    }
+}
+
+#[test]
+fn refusals_rest_10_s_and_a_higher_term_is_told_as_such() {
+    for class in [OpenClass::Refused, OpenClass::HigherTerm(9)] {
+        let mut peer = Peer::new(PACE, 7, at(0));
+        let _ = peer.step::<()>(at(0), begun(1));
+        let told = peer.step::<()>(at(3), failed(1, class));
+        let is_higher = told == [(1, EventKind::HigherTerm { term: 9 })];
+        assert_eq!(is_higher, class == OpenClass::HigherTerm(9));
+        assert_eq!(rests_until(&peer), at(10_003));
+    }
+}
+
+#[test]
+fn a_replacement_forgets_the_failures() {
+    let mut peer = Peer::new(PACE, 7, at(0));
+    let mut now = at(0);
+    for generation in 1..10 {
+        let _ = peer.step::<()>(now, begun(generation));
+        let _ = peer.step::<()>(now, failed(generation, OpenClass::Unreachable));
+        now = rests_until(&peer);
+    }
+    assert_eq!(peer.step::<()>(now, Input::Replaced), []);
+    assert_eq!((rests_until(&peer), peer.state(now).attempts), (now, 0));
+    assert_eq!(peer.state(now).last_error, None);
+}
+
+#[test]
+fn inputs_of_another_generation_change_nothing_and_are_counted() {
+    let mut peer = up(at(0));
+    let before = peer.stage();
+    for input in [begun(2), opened(1), opened(2), ended(0), ended(2)] {
+        assert_eq!(peer.step::<()>(at(1), input), []);
+    }
+    assert!(!peer.hear(2, 3));
+    assert_eq!((peer.stage(), peer.session()), (before, Some(1)));
+    assert_eq!((peer.take_stale_inputs(), peer.take_stale_inputs()), (8, 0));
+}
+
+#[test]
+fn removal_is_told_once_and_last() {
+    let mut peer = up(at(0));
+    let removed = || Input::Removed(DisconnectReason::Removed);
+    let told = peer.step::<()>(at(1), removed());
+    let reason = DisconnectReason::Removed;
+    let expected = [
+        (1, EventKind::Disconnected { reason }),
+        (1, EventKind::Removed),
+    ];
+    assert_eq!(told, expected);
+    for input in [removed(), Input::Replaced, begun(5), opened(1), ended(1)] {
+        assert_eq!(peer.step::<()>(at(2), input), []);
+    }
+    assert!(!peer.hear(1, 1));
+}
+
+/// Accepts `(AttemptFailed* Connected Message* Disconnected)* AttemptFailed* Removed?`.
+#[derive(Debug, Default)]
+struct Grammar {
+    session: Option<u64>,
+    last: u64,
+    is_over: bool,
+}
+
+impl Grammar {
+    fn check(&mut self, (generation, kind): Event) -> Result<(), TestCaseError> {
+        prop_assert!(!self.is_over, "an event after Removed");
+        match kind {
+            EventKind::Connected { .. } => {
+                prop_assert!(self.session.is_none() && generation > self.last);
+                self.session = Some(generation);
+            }
+            EventKind::Message(()) => prop_assert_eq!(self.session, Some(generation)),
+            EventKind::Disconnected { .. } => {
+                prop_assert_eq!(self.session.take(), Some(generation));
+            }
+            EventKind::AttemptFailed { .. } | EventKind::HigherTerm { .. } => {
+                prop_assert!(self.session.is_none() && generation > self.last);
+            }
+            EventKind::Removed => {
+                prop_assert!(self.session.is_none());
+                self.is_over = true;
+            }
+        }
+        self.last = self.last.max(generation);
+        Ok(())
+    }
+}
+
+/// A schedule's step: what happens, to how old a generation, after how many ms.
+fn steps() -> impl Strategy<Value = Vec<(u8, u64, u64)>> {
+    proptest::collection::vec((0..10_u8, 0..3_u64, 0..7_000_u64), 0..200)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn events_follow_the_grammar_in_any_schedule(steps in steps(), seed: u64) {
+        let mut peer = Peer::new(PACE, seed, at(0));
+        let mut grammar = Grammar::default();
+        let (mut now, mut newest) = (at(0), 0);
+        for (what, age, wait) in steps {
+            now += at(wait);
+            let generation = u64::saturating_sub(newest, age);
+            let input = match what {
+                0 | 1 => {
+                    newest += 1;
+                    begun(newest)
+                }
+                2 | 3 => opened(generation),
+                4 => failed(generation, OpenClass::Unreachable),
+                5 => failed(generation, OpenClass::HigherTerm(3)),
+                6 => ended(generation),
+                7 => Input::Replaced,
+                8 if wait < 70 => Input::Removed(DisconnectReason::Removed),
+                _ => {
+                    if peer.hear(generation, 1) {
+                        grammar.check((generation, EventKind::Message(())))?;
+                    }
+                    continue;
+                }
+            };
+            for event in peer.step(now, input) {
+                grammar.check(event)?;
+            }
+            prop_assert_eq!(peer.session(), grammar.session);
+            prop_assert_eq!(peer.stage() == Stage::Gone, grammar.is_over);
+            if let Stage::Resting { until, .. } = peer.stage() {
+                prop_assert!(until <= now + PACE.blocked_retry);
+            }
+        }
+    }
+}

@@ -1,0 +1,161 @@
+use std::collections::BTreeSet;
+
+use proptest::prelude::*;
+
+use super::*;
+
+fn at(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+fn name(worker: usize) -> WorkerId {
+    WorkerId::from(worker)
+}
+
+fn rounds(id: u64, workers: usize) -> Rounds<u64> {
+    let mut rounds = Rounds::new();
+    let targets = (0..workers).map(|worker| (name(worker), 1)).collect();
+    rounds.begin(id, targets).unwrap();
+    rounds
+}
+
+#[test]
+fn an_id_is_used_once_and_rises() {
+    let mut rounds = rounds(5, 0);
+    assert_eq!(rounds.begin(5, Vec::new()), Err(Unfit::Used { last: 5 }));
+    assert_eq!(rounds.begin(4, Vec::new()), Err(Unfit::Used { last: 5 }));
+    rounds.begin(u64::MAX, Vec::new()).unwrap();
+    let last = u64::MAX;
+    assert_eq!(rounds.check(u64::MAX), Err(Unfit::Used { last }));
+    rounds.close();
+    assert_eq!(rounds.check(u64::MAX), Err(Unfit::Closed));
+}
+
+#[test]
+fn zero_is_an_id_like_any_other() {
+    let mut rounds = rounds(0, 1);
+    assert_eq!(rounds.answer(0, &name(0), 1, 7), Ok(true));
+    let answers = vec![(name(0), 7)];
+    assert_eq!(rounds.progress(0, at(0)), Progress::Over(Ok(answers)));
+}
+
+#[test]
+fn a_failure_of_an_older_session_does_not_touch_a_newer_one() {
+    let mut rounds = Rounds::<u64>::new();
+    rounds.begin(1, vec![(name(0), 4)]).unwrap();
+    let reason = DisconnectReason::Closed;
+    assert_eq!(rounds.fail(at(0), &name(0), 3, &reason), [0; 0]);
+    assert_eq!(rounds.fail(at(0), &name(0), 4, &reason), [1]);
+    // Once is enough.
+    assert_eq!(rounds.fail(at(0), &name(0), 4, &reason), [0; 0]);
+}
+
+#[test]
+fn a_failure_settles_for_20_ms_and_takes_answers_meanwhile() {
+    let mut rounds = rounds(1, 3);
+    let reason = DisconnectReason::Closed;
+    assert_eq!(rounds.fail(at(10), &name(0), 1, &reason), [1]);
+    let until = at(30);
+    assert_eq!(rounds.progress(1, at(29)), Progress::Settling { until });
+    assert_eq!(rounds.answer(1, &name(1), 1, 0), Ok(false));
+    assert_eq!(rounds.answer(1, &name(1), 1, 0), Err((Stray::Duplicate, 0)));
+    assert_eq!(rounds.answer(1, &name(0), 1, 0), Err((Stray::Late, 0)));
+    let failures = vec![(name(0), reason)];
+    let failed = Err(RoundError::Failed { failures });
+    assert_eq!(rounds.progress(1, at(30)), Progress::Over(failed));
+    assert_eq!(rounds.answer(1, &name(2), 1, 0), Err((Stray::Late, 0)));
+}
+
+#[test]
+fn strays_are_told_apart_after_the_end() {
+    let mut rounds = rounds(3, 2);
+    assert_eq!(rounds.answer(3, &name(0), 1, 0), Ok(false));
+    assert!(rounds.end(3).is_err());
+    rounds.begin(6, Vec::new()).unwrap();
+    let cases = [
+        (3, 0, 1, Stray::Duplicate),
+        (3, 1, 1, Stray::Late),
+        (3, 1, 2, Stray::OlderGeneration),
+        (3, 2, 1, Stray::NotATarget),
+        (4, 0, 1, Stray::Unknown),
+        (5, 0, 1, Stray::Unknown),
+        (7, 0, 1, Stray::Unknown),
+        (2, 0, 1, Stray::Unknown),
+    ];
+    for (id, worker, generation, stray) in cases {
+        let told = rounds.answer(id, &name(worker), generation, 9);
+        assert_eq!(told, Err((stray, 9)), "{id} {worker} {generation}");
+    }
+}
+
+#[test]
+fn what_is_remembered_of_ended_rounds_is_bounded() {
+    let mut rounds = Rounds::<()>::new();
+    // Every other id: each is a range of its own.
+    for id in (0..10_000).step_by(2) {
+        rounds.begin(id, vec![(name(0), 1)]).unwrap();
+        let _ = rounds.end(id);
+    }
+    assert_eq!(rounds.history.sizes(), (1_024, 1_024, 1_024));
+    let stray = |id| rounds.history.classify(id, &name(1), 1);
+    assert_eq!(stray(9_998), Stray::NotATarget);
+    assert_eq!(stray(9_997), Stray::Unknown);
+    // Long ago: only that it was injected, and not even the gaps.
+    assert_eq!((stray(0), stray(1)), (Stray::Late, Stray::Late));
+    assert_eq!(stray(10_000), Stray::Unknown);
+    let many = (0..70_000).map(|worker| (name(worker), 1)).collect();
+    rounds.begin(20_000, many).unwrap();
+    let _ = rounds.end(20_000);
+    assert_eq!(rounds.history.sizes(), (1, 70_000, 1_024));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(1000))]
+
+    /// A model of one round: sets of who answered and who failed.
+    #[test]
+    fn a_round_ends_with_all_answers_or_with_who_failed(
+        workers in 0..6_usize,
+        steps in proptest::collection::vec((0..7_usize, 0..2_u64, any::<bool>()), 0..30),
+    ) {
+        let mut rounds = rounds(1, workers);
+        let (mut answered, mut failed) = (BTreeSet::new(), BTreeSet::new());
+        for (worker, generation, is_answer) in steps {
+            let is_due = worker < workers
+                && generation == 1
+                && !answered.contains(&worker)
+                && !failed.contains(&worker);
+            if is_answer {
+                let taken = rounds.answer(1, &name(worker), generation, worker as u64);
+                prop_assert_eq!(taken.is_ok(), is_due);
+                if is_due {
+                    answered.insert(worker);
+                }
+            } else {
+                let reason = DisconnectReason::Closed;
+                let hit = rounds.fail(at(0), &name(worker), generation, &reason);
+                prop_assert_eq!(hit.len(), usize::from(is_due));
+                if is_due {
+                    failed.insert(worker);
+                }
+            }
+        }
+        match rounds.progress(1, at(20)) {
+            Progress::Waiting => {
+                prop_assert!(failed.is_empty() && answered.len() < workers);
+            }
+            Progress::Over(Ok(answers)) => {
+                prop_assert!(failed.is_empty());
+                let all: Vec<_> = (0..workers).map(|one| (name(one), one as u64)).collect();
+                prop_assert_eq!(answers, all);
+            }
+            Progress::Over(Err(RoundError::Failed { failures })) => {
+                let told: BTreeSet<_> = failures.into_iter().map(|(one, _)| one).collect();
+                let failed: BTreeSet<_> = failed.into_iter().map(name).collect();
+                prop_assert!(!told.is_empty());
+                prop_assert_eq!(told, failed);
+            }
+            progress => prop_assert!(false, "{:?}", progress),
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! The one queue between `send` and the wire.
+//!
+//! An outbox belongs to one session and is its request stream. It is bounded by
+//! count and by bytes, and it ends on a close flag, not when its senders are gone:
+//! what is still queued then is dropped, so that nothing of an ended session
+//! reaches the wire.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
+
+use futures_core::Stream;
+use tokio::sync::Notify;
+
+/// How many messages of a batch may be on their way before their room is given back.
+const RELEASE_EVERY: usize = 32;
+
+/// Messages of one session on their way to the wire: the request stream.
+///
+/// Ends when the session ends, whatever is still queued.
+pub struct Outbox<Out> {
+    shared: Arc<Shared<Out>>,
+    batch: VecDeque<(Out, usize)>,
+    // Room of messages that left the batch and is not given back yet.
+    spent: Room,
+}
+
+/// The end that queues; clones share the queue.
+pub(crate) struct OutboxSender<Out> {
+    shared: Arc<Shared<Out>>,
+}
+
+/// Room for one message, given back on drop.
+pub(crate) struct Reservation<Out> {
+    shared: Arc<Shared<Out>>,
+    bytes: usize,
+    is_used: bool,
+}
+
+/// Why a message was not queued.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Refused {
+    /// There is no room now.
+    Full,
+    /// There never is room for a message of this size.
+    TooLarge,
+    /// The session is over.
+    Closed,
+}
+
+/// A number of messages and their bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Room {
+    pub(crate) count: usize,
+    pub(crate) bytes: usize,
+}
+
+struct Shared<Out> {
+    limit: Room,
+    queue: Mutex<Queue<Out>>,
+    // A copy of the queue's end that is read without the lock.
+    is_closed: AtomicBool,
+    has_room: Notify,
+    has_ended: Notify,
+}
+
+struct Queue<Out> {
+    items: VecDeque<(Out, usize)>,
+    // Queued, reserved and in the reader's batch.
+    used: Room,
+    is_closed: bool,
+    is_finished: bool,
+    reader: Option<Waker>,
+}
+
+/// Returns both ends of a new outbox that holds at most `limit`.
+pub(crate) fn outbox<Out>(limit: Room) -> (OutboxSender<Out>, Outbox<Out>) {
+    let shared = Arc::new(Shared {
+        limit,
+        queue: Mutex::new(Queue {
+            items: VecDeque::new(),
+            used: Room::default(),
+            is_closed: false,
+            is_finished: false,
+            reader: None,
+        }),
+        is_closed: AtomicBool::new(false),
+        has_room: Notify::new(),
+        has_ended: Notify::new(),
+    });
+    let sender = OutboxSender {
+        shared: shared.clone(),
+    };
+    let outbox = Outbox {
+        shared,
+        batch: VecDeque::new(),
+        spent: Room::default(),
+    };
+    (sender, outbox)
+}
+
+// ===== impl Outbox =====
+
+impl<Out> Outbox<Out> {
+    fn take(&mut self) -> Option<Out> {
+        let (item, bytes) = self.batch.pop_front()?;
+        self.spent.count += 1;
+        self.spent.bytes += bytes;
+        if self.batch.is_empty() || self.spent.count >= RELEASE_EVERY {
+            let spent = std::mem::take(&mut self.spent);
+            self.shared.release(spent);
+        }
+        Some(item)
+    }
+}
+
+impl<Out> Stream for Outbox<Out> {
+    type Item = Out;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Out>> {
+        let this = self.get_mut();
+        if this.shared.is_closed.load(Ordering::Acquire) {
+            this.batch.clear();
+            return Poll::Ready(None);
+        }
+        if let Some(item) = this.take() {
+            return Poll::Ready(Some(item));
+        }
+        {
+            let mut queue = this.shared.lock();
+            if queue.is_closed {
+                return Poll::Ready(None);
+            }
+            if queue.items.is_empty() {
+                if queue.is_finished {
+                    return Poll::Ready(None);
+                }
+                queue.reader = Some(cx.waker().clone());
+                return Poll::Pending;
+            }
+            std::mem::swap(&mut queue.items, &mut this.batch);
+        }
+        Poll::Ready(this.take())
+    }
+}
+
+// Messages are moved, never pinned.
+impl<Out> Unpin for Outbox<Out> {}
+
+impl<Out> Drop for Outbox<Out> {
+    fn drop(&mut self) {
+        self.shared.close();
+    }
+}
+
+impl<Out> fmt::Debug for Outbox<Out> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Outbox").finish_non_exhaustive()
+    }
+}
+
+// ===== impl OutboxSender =====
+
+impl<Out> OutboxSender<Out> {
+    /// Queues a message, or gives it back.
+    pub(crate) fn try_push(&self, item: Out, bytes: usize) -> Result<(), (Refused, Out)> {
+        let mut queue = self.shared.lock();
+        if let Err(why) = queue.take_room(self.shared.limit, bytes) {
+            return Err((why, item));
+        }
+        queue.items.push_back((item, bytes));
+        let reader = queue.reader.take();
+        drop(queue);
+        wake(reader);
+        Ok(())
+    }
+
+    /// Queues a message as soon as there is room, or gives it back.
+    pub(crate) async fn push(&self, item: Out, bytes: usize) -> Result<(), (Refused, Out)> {
+        let mut item = item;
+        loop {
+            // Listens before it looks, so that room given back in between is seen.
+            let has_room = self.shared.has_room.notified();
+            match self.try_push(item, bytes) {
+                Err((Refused::Full, back)) => item = back,
+                done => return done,
+            }
+            has_room.await;
+        }
+    }
+
+    /// Takes room for a message without queueing it yet.
+    pub(crate) fn try_reserve(&self, bytes: usize) -> Result<Reservation<Out>, Refused> {
+        self.shared.lock().take_room(self.shared.limit, bytes)?;
+        Ok(Reservation {
+            shared: self.shared.clone(),
+            bytes,
+            is_used: false,
+        })
+    }
+
+    /// Waits until the request stream has ended, or was dropped.
+    pub(crate) async fn closed(&self) {
+        let has_ended = self.shared.has_ended.notified();
+        if !self.shared.is_closed.load(Ordering::Acquire) {
+            has_ended.await;
+        }
+    }
+
+    /// Ends the request stream; what is queued is dropped. May be repeated.
+    pub(crate) fn close(&self) {
+        self.shared.close();
+    }
+
+    /// Takes no further message; the stream ends after what is queued.
+    #[cfg(feature = "tonic")]
+    pub(crate) fn finish(&self) {
+        let mut queue = self.shared.lock();
+        queue.is_finished = true;
+        let reader = queue.reader.take();
+        drop(queue);
+        wake(reader);
+        self.shared.has_room.notify_waiters();
+    }
+}
+
+impl<Out> Clone for OutboxSender<Out> {
+    fn clone(&self) -> Self {
+        Self {
+            shared: self.shared.clone(),
+        }
+    }
+}
+
+impl<Out> fmt::Debug for OutboxSender<Out> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("OutboxSender").finish_non_exhaustive()
+    }
+}
+
+// ===== impl Reservation =====
+
+impl<Out> Reservation<Out> {
+    /// Queues the message; says whether the session was still there.
+    pub(crate) fn push(mut self, item: Out) -> bool {
+        self.is_used = true;
+        let mut queue = self.shared.lock();
+        if queue.is_closed {
+            return false;
+        }
+        queue.items.push_back((item, self.bytes));
+        let reader = queue.reader.take();
+        drop(queue);
+        wake(reader);
+        true
+    }
+}
+
+impl<Out> Drop for Reservation<Out> {
+    fn drop(&mut self) {
+        if !self.is_used {
+            self.shared.release(Room {
+                count: 1,
+                bytes: self.bytes,
+            });
+        }
+    }
+}
+
+// ===== impl Shared =====
+
+impl<Out> Shared<Out> {
+    fn lock(&self) -> MutexGuard<'_, Queue<Out>> {
+        // No user code runs under the lock, so it is consistent even if poisoned.
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn release(&self, room: Room) {
+        let mut queue = self.lock();
+        queue.used.count -= room.count;
+        queue.used.bytes -= room.bytes;
+        drop(queue);
+        self.has_room.notify_waiters();
+    }
+
+    fn close(&self) {
+        let mut queue = self.lock();
+        self.is_closed.store(true, Ordering::Release);
+        queue.is_closed = true;
+        let reader = queue.reader.take();
+        let dropped = std::mem::take(&mut queue.items);
+        drop(queue);
+        // Outside of the lock: dropping a message is user code.
+        drop(dropped);
+        wake(reader);
+        self.has_room.notify_waiters();
+        self.has_ended.notify_waiters();
+    }
+}
+
+// ===== impl Queue =====
+
+impl<Out> Queue<Out> {
+    fn take_room(&mut self, limit: Room, bytes: usize) -> Result<(), Refused> {
+        if self.is_closed || self.is_finished {
+            return Err(Refused::Closed);
+        }
+        if bytes > limit.bytes {
+            return Err(Refused::TooLarge);
+        }
+        if self.used.count >= limit.count || self.used.bytes > limit.bytes - bytes {
+            return Err(Refused::Full);
+        }
+        self.used.count += 1;
+        self.used.bytes += bytes;
+        Ok(())
+    }
+}
+
+fn wake(reader: Option<Waker>) {
+    if let Some(reader) = reader {
+        reader.wake();
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,206 @@
+//! Where rounds wait for their answers.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+
+use crate::clock::Clock;
+use crate::core::rounds::{Progress, Rounds, Stray, Unfit};
+use crate::error::RoundError;
+use crate::event::DisconnectReason;
+use crate::pool::tally::Tally;
+use crate::worker::WorkerId;
+
+/// The rounds of one pool and who waits for them.
+pub(crate) struct Board<In> {
+    clock: Clock,
+    tally: Arc<Tally>,
+    state: Mutex<State<In>>,
+}
+
+struct State<In> {
+    rounds: Rounds<In>,
+    waiting: HashMap<u64, Arc<Notify>>,
+}
+
+/// A barrier round in flight; dropping it forgets its answers.
+///
+/// It does not keep its pool alive.
+#[must_use = "a round that is not collected is forgotten"]
+pub struct Round<In> {
+    id: u64,
+    board: Arc<Board<In>>,
+    changed: Arc<Notify>,
+}
+
+// ===== impl Board =====
+
+impl<In> Board<In> {
+    pub(crate) fn new(clock: Clock, tally: Arc<Tally>) -> Self {
+        Self {
+            clock,
+            tally,
+            state: Mutex::new(State {
+                rounds: Rounds::new(),
+                waiting: HashMap::new(),
+            }),
+        }
+    }
+
+    /// Says whether a round of this id could begin.
+    pub(crate) fn check(&self, id: u64) -> Result<(), Unfit> {
+        self.lock().rounds.check(id)
+    }
+
+    /// Begins a round that asks these workers, each on its present session.
+    pub(crate) fn begin(
+        self: &Arc<Self>,
+        id: u64,
+        targets: Vec<(WorkerId, u64)>,
+    ) -> Result<Round<In>, Unfit> {
+        let changed = Arc::new(Notify::new());
+        let mut state = self.lock();
+        state.rounds.begin(id, targets)?;
+        state.waiting.insert(id, changed.clone());
+        drop(state);
+        Ok(Round {
+            id,
+            board: self.clone(),
+            changed,
+        })
+    }
+
+    /// Hands answers of one session, each with its round, to their rounds.
+    pub(crate) fn answer(&self, worker: &WorkerId, generation: u64, answers: Vec<(u64, In)>) {
+        let mut strays = Vec::new();
+        let mut state = self.lock();
+        for (id, message) in answers {
+            match state.rounds.answer(id, worker, generation, message) {
+                Ok(true) => state.wake(id),
+                Ok(false) => {}
+                Err(stray) => strays.push(stray),
+            }
+        }
+        drop(state);
+        for (stray, message) in strays {
+            self.tally.add(|counters| match stray {
+                Stray::OlderGeneration => counters.older_generation += 1,
+                Stray::Late => counters.late += 1,
+                Stray::Duplicate => counters.duplicate += 1,
+                Stray::Unknown => counters.unknown += 1,
+                Stray::NotATarget => counters.not_a_target += 1,
+            });
+            tracing::debug!(%worker, generation, ?stray, "stray answer dropped");
+            drop(message);
+        }
+    }
+
+    /// Fails the rounds that wait for an ended session.
+    pub(crate) fn fail(&self, worker: &WorkerId, generation: u64, reason: &DisconnectReason) {
+        let now = self.clock.now();
+        let mut state = self.lock();
+        for id in state.rounds.fail(now, worker, generation, reason) {
+            state.wake(id);
+        }
+    }
+
+    /// Ends all rounds that are not complete.
+    pub(crate) fn close(&self) {
+        let mut state = self.lock();
+        state.rounds.close();
+        state
+            .waiting
+            .values()
+            .for_each(|changed| changed.notify_one());
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<In>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<In> fmt::Debug for Board<In> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Board").finish_non_exhaustive()
+    }
+}
+
+impl<In> State<In> {
+    fn wake(&self, id: u64) {
+        if let Some(changed) = self.waiting.get(&id) {
+            changed.notify_one();
+        }
+    }
+}
+
+// ===== impl Round =====
+
+impl<In> Round<In> {
+    /// Returns the id that it was injected with.
+    #[must_use]
+    pub fn id(&self) -> u64 {
+        self.id
+    }
+
+    /// Waits, at most `wait`, for the answer of every target; answers come in the
+    /// order of the targets.
+    ///
+    /// Answers reach the round whether or not this is polled, as long as
+    /// [`Events`](crate::Events) is: messages of a worker that nobody takes keep its
+    /// answer behind them.
+    ///
+    /// # Errors
+    ///
+    /// [`RoundError::Failed`] as soon as a worker was lost, removed or replaced
+    /// before it answered, with all that were within 20 ms; [`RoundError::TimedOut`]
+    /// with who is missing; [`RoundError::Closed`] when the pool was closed.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops the round: its answers are forgotten, and later
+    /// ones count as late.
+    pub async fn collect(self, wait: Duration) -> Result<Vec<(WorkerId, In)>, RoundError> {
+        let clock = self.board.clock;
+        let deadline = clock.now().saturating_add(wait);
+        loop {
+            let now = clock.now();
+            let until = match self.progress(now) {
+                Progress::Over(result) => return result,
+                _ if now >= deadline => return self.board.lock().rounds.expire(self.id),
+                Progress::Settling { until } => until.min(deadline),
+                Progress::Waiting => deadline,
+            };
+            tokio::select! {
+                biased;
+                () = self.changed.notified() => {}
+                () = clock.sleep_until(until) => {}
+            }
+        }
+    }
+
+    fn progress(&self, now: Duration) -> Progress<In> {
+        self.board.lock().rounds.progress(self.id, now)
+    }
+}
+
+impl<In> Drop for Round<In> {
+    fn drop(&mut self) {
+        let mut state = self.board.lock();
+        state.waiting.remove(&self.id);
+        let forgotten = state.rounds.end(self.id);
+        drop(state);
+        // Outside of the lock: dropping a message is user code.
+        drop(forgotten);
+    }
+}
+
+impl<In> fmt::Debug for Round<In> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Round")
+            .field("id", &self.id)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,244 @@
+//! The task of one worker: performs what its state machine decides.
+
+use std::panic::AssertUnwindSafe;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use futures_core::Stream;
+use futures_util::FutureExt;
+
+use crate::connector::{Attempt, Connector, Failure, OpenClass, OpenError, Opened};
+use crate::core::peer::{Input, Stage};
+use crate::event::DisconnectReason;
+use crate::outbox::{Outbox, OutboxSender, Room, outbox};
+use crate::pool::shared::Shared;
+use crate::pool::slot::{Slot, deaf};
+
+/// A session whose request stream is gone is over after so long: what its worker still
+/// says, and why it ended, are worth hearing.
+const DEAF_GRACE: Duration = Duration::from_secs(1);
+/// Messages that are read before they are handed over.
+const BATCH: usize = 64;
+
+type Inbound<In> = Pin<Box<dyn Stream<Item = Result<In, Failure>> + Send>>;
+
+/// Messages that lay ready, and the end of the stream if it was among them.
+struct Batch<In> {
+    messages: Vec<In>,
+    end: Option<DisconnectReason>,
+}
+
+/// Keeps the worker connected until it has left the pool.
+pub(crate) async fn drive<C: Connector>(pool: Arc<Shared<C>>, slot: Arc<Slot<C>>) {
+    loop {
+        let until = match slot.stage() {
+            Stage::Gone => return,
+            Stage::Resting { until, .. } => until,
+            // Only this task leads there, and back again before it comes here.
+            Stage::Dialing | Stage::Up { .. } => return,
+        };
+        if until > pool.clock.now() {
+            tokio::select! {
+                biased;
+                () = slot.woken() => {}
+                () = pool.clock.sleep_until(until) => {}
+            }
+            continue;
+        }
+        let permit = tokio::select! {
+            biased;
+            () = slot.woken() => continue,
+            permit = pool.config.dial_limit.permits.acquire() => permit,
+        };
+        let attempt = pool.attempt(slot.id());
+        let generation = attempt.generation;
+        let run = AssertUnwindSafe(run(&pool, &slot, attempt, permit));
+        if run.catch_unwind().await.is_err() {
+            survive_panic(&pool, &slot, generation);
+        }
+    }
+}
+
+/// Makes one attempt, and reads the session that it opens to its end.
+async fn run<C: Connector, P>(pool: &Shared<C>, slot: &Slot<C>, mut attempt: Attempt, permit: P) {
+    let limit = Room {
+        count: pool.config.outbox_len,
+        bytes: pool.config.outbox_bytes,
+    };
+    let generation = attempt.generation;
+    let (sender, outbox) = outbox(limit);
+    let Some(place) = slot.begin(pool.clock.now(), generation, sender.clone()) else {
+        return;
+    };
+    attempt.incarnation = place.incarnation;
+    let opened = tokio::select! {
+        biased;
+        () = slot.over(generation) => return,
+        opened = open(pool, place.target, attempt, outbox) => opened,
+    };
+    drop(permit);
+    let now = pool.clock.now();
+    match opened {
+        Ok(opened) => {
+            let Opened {
+                inbound,
+                incarnation,
+                kill,
+            } = opened;
+            let aftermath = slot.opened(&pool.inbox, now, generation, incarnation, kill);
+            pool.settle(slot, aftermath);
+            if slot.generation() == Some(generation) {
+                tracing::info!(worker = %slot.id(), generation, ?incarnation, "session began");
+            }
+            read(pool, slot, generation, inbound, &sender).await;
+        }
+        Err(error) => {
+            log_failure(slot, generation, &error, now);
+            let aftermath = slot.step(&pool.inbox, now, Input::Failed { generation, error });
+            pool.settle(slot, aftermath);
+        }
+    }
+}
+
+async fn open<C: Connector>(
+    pool: &Shared<C>,
+    target: C::Target,
+    attempt: Attempt,
+    outbox: Outbox<C::Out>,
+) -> Result<Opened<C::In>, OpenError> {
+    let limit = pool.config.attempt_timeout;
+    let place = pool.connector.describe(&target);
+    tracing::debug!(worker = %attempt.worker, generation = attempt.generation, place, "attempt");
+    let open = pool.connector.open(target, attempt, outbox);
+    match tokio::time::timeout(limit, open).await {
+        Ok(opened) => opened,
+        Err(_) => {
+            let text = format!("{place}: no session within {} s", limit.as_secs_f64());
+            Err(OpenError::new(OpenClass::Unreachable, text))
+        }
+    }
+}
+
+/// Reads a session until it is over.
+async fn read<C: Connector>(
+    pool: &Shared<C>,
+    slot: &Slot<C>,
+    generation: u64,
+    mut inbound: Inbound<C::In>,
+    sender: &OutboxSender<C::Out>,
+) {
+    let mut deafness = pin!(deafness(sender));
+    loop {
+        let batch = tokio::select! {
+            biased;
+            () = slot.over(generation) => return,
+            batch = next_batch(pool, slot, &mut inbound, deafness.as_mut()) => batch,
+        };
+        dispatch(pool, slot, generation, batch.messages);
+        // A flood of answers would never find its stream empty.
+        tokio::task::coop::consume_budget().await;
+        if let Some(reason) = batch.end {
+            let now = pool.clock.now();
+            let aftermath = slot.step(&pool.inbox, now, Input::Ended { generation, reason });
+            pool.settle(slot, aftermath);
+            return;
+        }
+    }
+}
+
+/// Waits for room for messages, then for messages or the end.
+async fn next_batch<C: Connector>(
+    pool: &Shared<C>,
+    slot: &Slot<C>,
+    inbound: &mut Inbound<C::In>,
+    deafness: Pin<&mut impl Future<Output = ()>>,
+) -> Batch<C::In> {
+    let room = pool.inbox.room(slot.mailbox()).await.min(BATCH);
+    tokio::select! {
+        biased;
+        batch = read_batch(inbound, room) => batch,
+        () = deafness => Batch {
+            messages: Vec::new(),
+            end: Some(deaf()),
+        },
+    }
+}
+
+async fn deafness<Out>(sender: &OutboxSender<Out>) {
+    sender.closed().await;
+    tokio::time::sleep(DEAF_GRACE).await;
+}
+
+async fn read_batch<In>(inbound: &mut Inbound<In>, room: usize) -> Batch<In> {
+    std::future::poll_fn(|cx| {
+        let mut batch = Batch {
+            messages: Vec::new(),
+            end: None,
+        };
+        while batch.messages.len() < room && batch.end.is_none() {
+            match inbound.as_mut().poll_next(cx) {
+                Poll::Ready(Some(Ok(message))) => batch.messages.push(message),
+                Poll::Ready(Some(Err(failure))) => {
+                    batch.end = Some(DisconnectReason::Failed(failure));
+                }
+                Poll::Ready(None) => batch.end = Some(DisconnectReason::Closed),
+                Poll::Pending => break,
+            }
+        }
+        if batch.messages.is_empty() && batch.end.is_none() {
+            Poll::Pending
+        } else {
+            Poll::Ready(batch)
+        }
+    })
+    .await
+}
+
+/// Hands answers to their rounds and everything else to the owner.
+fn dispatch<C: Connector>(pool: &Shared<C>, slot: &Slot<C>, generation: u64, messages: Vec<C::In>) {
+    if messages.is_empty() {
+        return;
+    }
+    let count = messages.len();
+    let mut answers = Vec::new();
+    let mut others = Vec::new();
+    for message in messages {
+        match pool.connector.answers(&message) {
+            Some(id) => answers.push((id, message)),
+            None => others.push(message),
+        }
+    }
+    if slot.hear(&pool.inbox, generation, count, others) {
+        pool.board.answer(slot.id(), generation, answers);
+    } else {
+        pool.count_stale_inputs(slot.take_stale_inputs());
+    }
+}
+
+/// A panic of the connector ends the attempt or session, not the worker's entry.
+fn survive_panic<C: Connector>(pool: &Shared<C>, slot: &Slot<C>, generation: u64) {
+    const TEXT: &str = "the connector panicked";
+    tracing::error!(worker = %slot.id(), generation, "{TEXT}");
+    let input = if slot.generation() == Some(generation) {
+        let reason = DisconnectReason::Failed(Failure::new(TEXT));
+        Input::Ended { generation, reason }
+    } else {
+        let error = OpenError::new(OpenClass::Unreachable, TEXT);
+        Input::Failed { generation, error }
+    };
+    let aftermath = slot.step(&pool.inbox, pool.clock.now(), input);
+    pool.settle(slot, aftermath);
+}
+
+/// Warns of the first failures and then ever more rarely.
+fn log_failure<C: Connector>(slot: &Slot<C>, generation: u64, error: &OpenError, now: Duration) {
+    let worker = slot.id();
+    let attempts = slot.state(now).attempts + 1;
+    if attempts.is_power_of_two() {
+        tracing::warn!(%worker, generation, attempts, %error, "attempt failed");
+    } else {
+        tracing::debug!(%worker, generation, attempts, %error, "attempt failed");
+    }
+}

@@ -1,0 +1,80 @@
+//! Messages to one worker.
+
+use crate::connector::Connector;
+use crate::error::{SendError, SendErrorKind};
+use crate::outbox::{OutboxSender, Refused};
+use crate::pool::Pool;
+
+impl<C: Connector> Pool<C> {
+    /// Queues a message on the worker's present session, or gives it back.
+    ///
+    /// A queued message is sent on this session or never: it is dropped when the
+    /// session ends first.
+    ///
+    /// # Errors
+    ///
+    /// [`SendError`] with the message; only [`Full`](SendErrorKind::Full) and
+    /// [`NotConnected`](SendErrorKind::NotConnected) are worth waiting for.
+    pub fn try_send(
+        &self,
+        worker: impl AsRef<str>,
+        message: C::Out,
+    ) -> Result<(), SendError<C::Out>> {
+        let outbox = match self.outbox(worker.as_ref()) {
+            Ok(outbox) => outbox,
+            Err(kind) => return Err(SendError { kind, message }),
+        };
+        let bytes = self.shared().connector.size(&message);
+        outbox.try_push(message, bytes).map_err(to_send_error)
+    }
+
+    /// Queues a message on the worker's present session as soon as there is room.
+    ///
+    /// # Errors
+    ///
+    /// As [`try_send`](Self::try_send), without `Full`: it waits for room, but not
+    /// for a session.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops the message; it is then not queued.
+    pub async fn send(
+        &self,
+        worker: impl AsRef<str>,
+        message: C::Out,
+    ) -> Result<(), SendError<C::Out>> {
+        let outbox = match self.outbox(worker.as_ref()) {
+            Ok(outbox) => outbox,
+            Err(kind) => return Err(SendError { kind, message }),
+        };
+        let bytes = self.shared().connector.size(&message);
+        outbox.push(message, bytes).await.map_err(to_send_error)
+    }
+
+    fn outbox(&self, worker: &str) -> Result<OutboxSender<C::Out>, SendErrorKind> {
+        let Some(slot) = self.shared().slot(worker) else {
+            let is_closed = self.shared().is_closed();
+            return Err(if is_closed {
+                SendErrorKind::Closed
+            } else {
+                SendErrorKind::Unknown
+            });
+        };
+        let session = slot.session().ok_or(SendErrorKind::NotConnected)?;
+        Ok(session.1)
+    }
+}
+
+/// Says what a refusal of an outbox is to a sender.
+pub(crate) fn kind_of(refused: Refused) -> SendErrorKind {
+    match refused {
+        Refused::Full => SendErrorKind::Full,
+        Refused::TooLarge => SendErrorKind::TooLarge,
+        Refused::Closed => SendErrorKind::NotConnected,
+    }
+}
+
+fn to_send_error<T>((refused, message): (Refused, T)) -> SendError<T> {
+    let kind = kind_of(refused);
+    SendError { kind, message }
+}

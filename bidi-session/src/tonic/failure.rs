@@ -1,0 +1,93 @@
+//! Texts of errors: the whole chain, short.
+
+use std::error::Error;
+
+use ::tonic::Status;
+
+/// Longest text that is told, bytes.
+const MAX_TEXT_BYTES: usize = 300;
+
+/// Joins an error and its sources; a source that its error repeats is left out.
+pub(super) fn describe(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    append_sources(&mut text, error);
+    shorten(text)
+}
+
+/// Returns a status's code, message and sources.
+pub(super) fn status_text(status: &Status) -> String {
+    shorten(whole_status(status))
+}
+
+/// Says whether a peer has closed the stream because it was pinged too often.
+pub(super) fn is_too_many_pings(status: &Status) -> bool {
+    let text = whole_status(status).to_lowercase().replace('_', " ");
+    // The last one is how the HTTP/2 library names ENHANCE_YOUR_CALM.
+    ["too many pings", "enhance your calm", "excessive load"]
+        .iter()
+        .any(|sign| text.contains(sign))
+}
+
+pub(super) fn shorten(mut text: String) -> String {
+    if text.len() > MAX_TEXT_BYTES {
+        let mut end = MAX_TEXT_BYTES;
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        text.truncate(end);
+        text.push_str("...");
+    }
+    text
+}
+
+fn whole_status(status: &Status) -> String {
+    let mut text = format!("{:?}: {}", status.code(), status.message());
+    append_sources(&mut text, status);
+    text
+}
+
+fn append_sources(text: &mut String, error: &dyn Error) {
+    let mut source = error.source();
+    while let Some(error) = source {
+        let cause = error.to_string();
+        if !text.contains(&cause) {
+            text.push_str(": ");
+            text.push_str(&cause);
+        }
+        source = error.source();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn a_text_tells_each_cause_once() {
+        let inner = io::Error::new(io::ErrorKind::ConnectionRefused, "refused");
+        let outer = io::Error::other(inner);
+        assert_eq!(describe(&outer), "refused");
+        let status = Status::from_error(Box::new(io::Error::other("reset")));
+        assert_eq!(status_text(&status), "Unknown: reset");
+    }
+
+    #[test]
+    fn a_text_is_bounded_and_stays_text() {
+        let text = shorten("ä".repeat(1000));
+        assert_eq!(text.len(), MAX_TEXT_BYTES + 3);
+        let exact = "a".repeat(MAX_TEXT_BYTES);
+        assert_eq!(shorten(exact.clone()), exact);
+    }
+
+    #[test]
+    fn too_many_pings_is_recognized_however_it_is_written() {
+        for text in ["Too many pings", "too_many_pings", "ENHANCE_YOUR_CALM"] {
+            assert!(is_too_many_pings(&Status::unavailable(text)), "{text}");
+        }
+        assert!(!is_too_many_pings(&Status::unavailable(
+            "too many requests"
+        )));
+    }
+}

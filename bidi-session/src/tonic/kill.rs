@@ -1,0 +1,185 @@
+//! Ends a connection from outside, whatever is buffered on either side.
+//!
+//! Dropping a stream's handles is not enough: a full flow-control window hides it
+//! from the peer. A cut connection is seen by both sides at once.
+
+use std::fmt;
+use std::io;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+
+use futures_util::task::AtomicWaker;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// Ends the connection that it belongs to; clones share it.
+#[derive(Clone)]
+pub(super) struct KillSwitch {
+    shared: Arc<Shared>,
+}
+
+/// Pulls the switch when it is dropped.
+pub(super) struct KillOnDrop(KillSwitch);
+
+/// An I/O that fails as soon as its switch is pulled.
+pub(super) struct Killable<T> {
+    io: T,
+    shared: Arc<Shared>,
+}
+
+#[derive(Default)]
+struct Shared {
+    is_dead: AtomicBool,
+    reader: AtomicWaker,
+    writer: AtomicWaker,
+}
+
+// ===== impl KillSwitch =====
+
+impl KillSwitch {
+    pub(super) fn new() -> Self {
+        Self {
+            shared: Arc::default(),
+        }
+    }
+
+    pub(super) fn kill(&self) {
+        self.shared.is_dead.store(true, Ordering::Release);
+        self.shared.reader.wake();
+        self.shared.writer.wake();
+    }
+
+    /// Puts an I/O under this switch.
+    pub(super) fn guard<T>(&self, io: T) -> Killable<T> {
+        Killable {
+            io,
+            shared: self.shared.clone(),
+        }
+    }
+
+    pub(super) fn kill_on_drop(&self) -> KillOnDrop {
+        KillOnDrop(self.clone())
+    }
+}
+
+impl fmt::Debug for KillSwitch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("KillSwitch")
+            .field("is_dead", &self.shared.is_dead)
+            .finish()
+    }
+}
+
+// ===== impl KillOnDrop =====
+
+impl Drop for KillOnDrop {
+    fn drop(&mut self) {
+        self.0.kill();
+    }
+}
+
+// ===== impl Killable =====
+
+impl Shared {
+    /// Fails once the switch is pulled; else `waker` hears of it.
+    fn check(&self, waker: &AtomicWaker, cx: &Context<'_>) -> io::Result<()> {
+        // Registers before it looks, so that a pull in between wakes the task.
+        waker.register(cx.waker());
+        if self.is_dead.load(Ordering::Acquire) {
+            return Err(io::Error::new(
+                io::ErrorKind::ConnectionAborted,
+                "the session was ended on this side",
+            ));
+        }
+        Ok(())
+    }
+}
+
+impl<T: AsyncRead + Unpin> AsyncRead for Killable<T> {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        this.shared.check(&this.shared.reader, cx)?;
+        Pin::new(&mut this.io).poll_read(cx, buffer)
+    }
+}
+
+impl<T: AsyncWrite + Unpin> AsyncWrite for Killable<T> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        this.shared.check(&this.shared.writer, cx)?;
+        Pin::new(&mut this.io).poll_write(cx, bytes)
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        this.shared.check(&this.shared.writer, cx)?;
+        Pin::new(&mut this.io).poll_write_vectored(cx, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        this.shared.check(&this.shared.writer, cx)?;
+        Pin::new(&mut this.io).poll_flush(cx)
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        this.shared.check(&this.shared.writer, cx)?;
+        Pin::new(&mut this.io).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_pulled_switch_fails_a_waiting_read_and_a_waiting_write() {
+        let (near, mut far) = duplex(4);
+        let switch = KillSwitch::new();
+        let (mut reader, mut writer) = tokio::io::split(switch.guard(near));
+        writer.write_all(b"1234").await.unwrap();
+        let read = tokio::spawn(async move { reader.read_u8().await });
+        let write = tokio::spawn(async move { writer.write_all(b"5").await });
+        tokio::task::yield_now().await;
+        assert!(!read.is_finished() && !write.is_finished());
+        switch.kill();
+        let aborted = io::ErrorKind::ConnectionAborted;
+        assert_eq!(read.await.unwrap().unwrap_err().kind(), aborted);
+        assert_eq!(write.await.unwrap().unwrap_err().kind(), aborted);
+        let mut received = Vec::new();
+        far.read_to_end(&mut received).await.unwrap();
+        assert_eq!(received, b"1234");
+    }
+
+    #[tokio::test]
+    async fn a_dropped_guard_pulls_the_switch() {
+        let (near, mut far) = duplex(4);
+        let switch = KillSwitch::new();
+        let mut io = switch.guard(near);
+        let guard = switch.kill_on_drop();
+        far.write_u8(1).await.unwrap();
+        assert_eq!(io.read_u8().await.unwrap(), 1);
+        drop(guard);
+        assert!(io.read_u8().await.is_err());
+    }
+}

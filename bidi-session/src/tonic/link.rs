@@ -1,0 +1,160 @@
+//! What the parts of one session share: whether it is over, and its two directions.
+
+use std::fmt;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::{Context, Poll};
+
+use ::tonic::{Status, Streaming};
+use futures_core::Stream;
+use tokio_util::sync::CancellationToken;
+
+use crate::outbox::{Outbox, OutboxSender, Room, outbox};
+
+/// Answers that wait for the controller, at most.
+const OUTBOX_LEN: usize = 256;
+
+/// Why a session is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Ending {
+    /// The handler returned: what is queued still goes out.
+    Returned,
+    /// The handler was aborted or panicked.
+    HandlerGone,
+    /// The controller is gone, or its connection is.
+    ControllerGone,
+    /// A newer session of a controller takes over.
+    Superseded,
+    /// The acceptor was closed.
+    Closed,
+}
+
+/// Ends a session from outside, whatever it carries.
+pub(super) trait End {
+    fn end(&self, why: Ending);
+}
+
+/// The state of one session and its way to the controller.
+pub(super) struct Link<Out> {
+    pub(super) term: u64,
+    pub(super) generation: u64,
+    over: CancellationToken,
+    ending: OnceLock<Ending>,
+    outbox: OutboxSender<Out>,
+}
+
+/// The way from the controller; empty once the session is over.
+pub(super) struct Inbound<In>(Mutex<Option<Streaming<In>>>);
+
+// ===== impl Ending =====
+
+impl Ending {
+    /// Returns the status at the end of the stream; `None` for a clean end.
+    pub(super) fn status(self) -> Option<Status> {
+        match self {
+            Self::Returned => None,
+            Self::HandlerGone => Some(Status::internal("the worker's handler ended abnormally")),
+            Self::ControllerGone => Some(Status::cancelled("the controller is gone")),
+            Self::Superseded => Some(Status::aborted("a newer session took over")),
+            Self::Closed => Some(Status::unavailable("the worker's acceptor was closed")),
+        }
+    }
+}
+
+// ===== impl Link =====
+
+impl<Out> Link<Out> {
+    pub(super) fn new(term: u64, generation: u64) -> (Arc<Self>, Outbox<Out>) {
+        let (sender, receiver) = outbox(Room {
+            count: OUTBOX_LEN,
+            // Answers are not measured.
+            bytes: 0,
+        });
+        let link = Arc::new(Self {
+            term,
+            generation,
+            over: CancellationToken::new(),
+            ending: OnceLock::new(),
+            outbox: sender,
+        });
+        (link, receiver)
+    }
+
+    pub(super) fn is_over(&self) -> bool {
+        self.over.is_cancelled()
+    }
+
+    /// Resolves when the session is over.
+    pub(super) fn over(&self) -> &CancellationToken {
+        &self.over
+    }
+
+    pub(super) fn ending(&self) -> Option<Ending> {
+        self.ending.get().copied()
+    }
+
+    /// Queues an answer as soon as there is room, or gives it back.
+    pub(super) async fn send(&self, message: Out) -> Result<(), Out> {
+        self.outbox.push(message, 0).await.map_err(|(_, back)| back)
+    }
+
+    /// Queues an answer now, or gives it back.
+    pub(super) fn try_send(&self, message: Out) -> Result<(), Out> {
+        self.outbox.try_push(message, 0).map_err(|(_, back)| back)
+    }
+}
+
+impl<Out> End for Link<Out> {
+    fn end(&self, why: Ending) {
+        // The first reason stays; whoever reads the stream's end must find it.
+        if self.ending.set(why).is_err() {
+            return;
+        }
+        self.over.cancel();
+        if why == Ending::Returned {
+            self.outbox.finish();
+        } else {
+            self.outbox.close();
+        }
+    }
+}
+
+impl<Out> fmt::Debug for Link<Out> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Link")
+            .field("term", &self.term)
+            .field("generation", &self.generation)
+            .field("ending", &self.ending.get())
+            .finish_non_exhaustive()
+    }
+}
+
+// ===== impl Inbound =====
+
+impl<In> Inbound<In> {
+    pub(super) fn new(stream: Streaming<In>) -> Self {
+        Self(Mutex::new(Some(stream)))
+    }
+
+    /// Returns the next message; an error of the stream is its end.
+    pub(super) fn poll_next(&self, cx: &mut Context<'_>) -> Poll<Option<In>> {
+        let mut stream = self.lock();
+        let next = match stream.as_mut() {
+            Some(stream) => Pin::new(stream).poll_next(cx),
+            None => Poll::Ready(None),
+        };
+        next.map(|message| message.and_then(Result::ok))
+    }
+
+    /// Drops the stream, whoever still holds the session.
+    pub(super) fn cut(&self) {
+        let stream = self.lock().take();
+        // Outside of the lock: dropping a stream runs foreign code.
+        drop(stream);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<Streaming<In>>> {
+        // The stream is only polled under the lock; a panic there ends the handler.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,45 @@
+//! Public types and futures that must cross threads.
+
+mod double;
+
+use bidi_session::{
+    Attempt, ConfigError, Counters, DialLimit, DisconnectReason, Event, EventKind, Events, Failure,
+    InjectError, NotReady, OpenError, Opened, Outbox, Phase, Pool, PoolConfig, Round, RoundError,
+    SendError, SendErrorKind, WorkerId, WorkerState,
+};
+
+use double::{Double, LONG, Order, Word};
+
+const fn shared<T: Send + Sync + 'static>() {}
+const fn sent<T: Send + 'static>() {}
+fn sent_future(_: impl Future + Send) {}
+
+const _: () = {
+    shared::<Pool<Double>>();
+    shared::<Events<Double>>();
+    shared::<Round<Word>>();
+    shared::<Event<Word>>();
+    shared::<EventKind<Word>>();
+    shared::<Outbox<Order>>();
+    sent::<Opened<Word>>();
+    shared::<(Attempt, OpenError, Failure, DisconnectReason, Counters)>();
+    shared::<(PoolConfig, DialLimit, ConfigError, WorkerId)>();
+    shared::<(WorkerState, Phase, NotReady, InjectError, RoundError)>();
+    shared::<(SendError<Order>, SendErrorKind)>();
+};
+
+#[tokio::test(start_paused = true)]
+async fn public_futures_are_send_and_borrow_what_they_are_given() {
+    let (pool, mut events, _lines) = Double::default().up(&["a"]).await;
+    let workers = vec!["a".to_owned()];
+    sent_future(pool.ready(&workers, LONG));
+    sent_future(pool.send("a", Order::new(1)));
+    sent_future(pool.close());
+    sent_future(events.recv());
+    let ids = std::collections::BTreeSet::from([WorkerId::from("a")]);
+    sent_future(
+        pool.inject(1, &ids, |_| Order::new(1))
+            .unwrap()
+            .collect(LONG),
+    );
+}
