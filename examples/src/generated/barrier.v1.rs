@@ -67,7 +67,7 @@ pub struct Reply {
     /// The epoch that this answers; absent in a progress report.
     #[prost(message, optional, tag = "1")]
     pub epoch: ::core::option::Option<Epoch>,
-    #[prost(oneof = "reply::Kind", tags = "2, 3, 4, 5")]
+    #[prost(oneof = "reply::Kind", tags = "2, 3, 4, 5, 6")]
     pub kind: ::core::option::Option<reply::Kind>,
 }
 /// Nested message and enum types in `Reply`.
@@ -81,9 +81,12 @@ pub mod reply {
         Snapshot(super::Snapshot),
         #[prost(message, tag = "4")]
         Progress(super::Progress),
-        /// The command cannot be carried out; the reason, as text.
+        /// The command cannot be carried out now; the reason, as text.
         #[prost(string, tag = "5")]
         Refused(::prost::alloc::string::String),
+        /// The input is not as planned: no retry can help; which file and why.
+        #[prost(string, tag = "6")]
+        InputFailed(::prost::alloc::string::String),
     }
 }
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -115,11 +118,14 @@ pub struct Delta {
     #[prost(uint32, tag = "4")]
     pub crc32: u32,
 }
-/// How far a worker has come since its last barrier.
+/// How far a worker has come since its last barrier or reset.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Progress {
     #[prost(uint64, tag = "1")]
     pub bytes: u64,
+    /// That barrier or reset; a report that crossed a newer one says nothing about it.
+    #[prost(message, optional, tag = "4")]
+    pub since: ::core::option::Option<Epoch>,
     /// The quota is used up, or every shard is done: it waits for a barrier.
     #[prost(bool, tag = "2")]
     pub waiting: bool,

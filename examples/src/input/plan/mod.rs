@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
+use std::sync::Arc;
 
 use super::InputError;
 use crate::count::{Words, is_word_byte};
@@ -126,10 +127,10 @@ impl InputPlan {
 
     /// Returns a reader that goes on at `position`, or `None` for a shard that is none.
     #[must_use]
-    pub fn reader(&self, position: &Position) -> Option<ShardReader<'_>> {
+    pub fn reader(self: &Arc<Self>, position: &Position) -> Option<ShardReader> {
+        self.plan.shards.get(position.shard as usize)?;
         Some(ShardReader {
-            plan: self,
-            shard: self.plan.shards.get(position.shard as usize)?,
+            plan: Arc::clone(self),
             words: Words::resume(&position.partial),
             position: Position {
                 partial: Vec::new(),
@@ -173,20 +174,19 @@ fn cuts(path: &Path, len: u64, step: u64) -> io::Result<Vec<u64>> {
 
 /// Reads one shard, chunk by chunk, and cuts it into words.
 #[derive(Debug)]
-pub struct ShardReader<'a> {
-    plan: &'a InputPlan,
-    shard: &'a Shard,
+pub struct ShardReader {
+    plan: Arc<InputPlan>,
     /// The position without the partial word, which `words` holds.
     position: Position,
     words: Words,
     file: Option<File>,
 }
 
-impl ShardReader<'_> {
+impl ShardReader {
     /// Says whether the whole shard was read.
     #[must_use]
     pub fn is_done(&self) -> bool {
-        self.position.slice as usize >= self.shard.slices.len()
+        self.slice().is_none()
     }
 
     /// Returns where the reading stands.
@@ -208,9 +208,10 @@ impl ShardReader<'_> {
         buffer: &'b mut [u8],
         emit: impl FnMut(&[u8]),
     ) -> Result<&'b [u8], InputError> {
-        let Some(slice) = self.shard.slices.get(self.position.slice as usize) else {
+        let Some(slice) = self.slice() else {
             return Ok(&[]);
         };
+        let (start, end) = (slice.start, slice.end);
         let source = self
             .plan
             .plan
@@ -218,11 +219,11 @@ impl ShardReader<'_> {
             .get(slice.source as usize)
             .ok_or(InputError::OtherFiles)?;
         let path = source_path(source);
-        let left = slice.end - slice.start - self.position.offset;
+        let left = end - start - self.position.offset;
         let want = usize::try_from(left)
             .unwrap_or(usize::MAX)
             .min(buffer.len());
-        let at = slice.start + self.position.offset;
+        let at = start + self.position.offset;
         let n = read_at(&mut self.file, path, at, &mut buffer[..want])
             .map_err(|error| InputError::Unreadable(path.to_owned(), error))?;
         if n == 0 {
@@ -231,6 +232,11 @@ impl ShardReader<'_> {
         self.position.offset += n as u64;
         self.advance(n as u64 == left, &buffer[..n], emit);
         Ok(&buffer[..n])
+    }
+
+    fn slice(&self) -> Option<&Slice> {
+        let shard = self.plan.plan.shards.get(self.position.shard as usize)?;
+        shard.slices.get(self.position.slice as usize)
     }
 
     fn advance(&mut self, slice_ended: bool, chunk: &[u8], mut emit: impl FnMut(&[u8])) {

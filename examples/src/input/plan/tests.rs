@@ -17,8 +17,9 @@ fn tree() -> tempfile::TempDir {
     folder
 }
 
-fn plan(folder: &Path) -> InputPlan {
-    InputPlan::new(find_files(&[folder.to_owned()], None, false).unwrap()).unwrap()
+fn plan(folder: &Path) -> Arc<InputPlan> {
+    let found = find_files(&[folder.to_owned()], None, false).unwrap();
+    Arc::new(InputPlan::new(found).unwrap())
 }
 
 #[test]

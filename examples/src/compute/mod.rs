@@ -1,0 +1,13 @@
+//! A compute node: counts its shards, and snapshots the counts at each barrier.
+//!
+//! [`Node`] is the gRPC service and its session; `counter` holds what a node
+//! knows, without I/O of its own but the files; `thread` runs the counter beside
+//! the session; `snapshot` writes a delta file.
+
+mod counter;
+mod node;
+mod snapshot;
+mod thread;
+
+pub use counter::Counter;
+pub use node::Node;

@@ -1,0 +1,120 @@
+//! The gRPC service of a compute node: one session at a time, the highest term wins.
+
+use std::io;
+use std::time::Duration;
+
+use bidi_session::tonic::{Acceptor, Session, SessionStream};
+use tokio::sync::{mpsc, watch};
+use tokio::time::{MissedTickBehavior, interval};
+use tonic::{Request, Response, Status, Streaming};
+
+use super::counter::Counter;
+use super::thread::{self, Order};
+use crate::wire::compute_server::Compute;
+use crate::wire::{Command, Progress, Reply, reply};
+
+/// Commands under way to the node's thread; a session waits where it is full.
+const ORDERS: usize = 16;
+
+/// How often a session reports progress while the node reads.
+const REPORT_EVERY: Duration = Duration::from_millis(50);
+
+/// One compute node; dropping it ends its thread after the chunk under way.
+#[derive(Clone, Debug)]
+pub struct Node {
+    acceptor: Acceptor,
+    orders: mpsc::Sender<Order>,
+    progress: watch::Receiver<Progress>,
+}
+
+impl Node {
+    /// Starts the node's thread.
+    ///
+    /// # Errors
+    ///
+    /// Those of starting a thread.
+    pub fn start(acceptor: Acceptor, counter: Counter) -> io::Result<Self> {
+        let (orders, received) = mpsc::channel(ORDERS);
+        let progress = thread::spawn(counter, received)?;
+        Ok(Self {
+            acceptor,
+            orders,
+            progress,
+        })
+    }
+
+    /// Returns what admits the sessions of this node.
+    #[must_use]
+    pub fn acceptor(&self) -> &Acceptor {
+        &self.acceptor
+    }
+
+    /// Serves one session until its controller is gone or superseded.
+    async fn drive(mut self, mut session: Session<Command, Reply>) {
+        // Answers to this session's commands only: they end with it.
+        let (answers, mut answered) = mpsc::channel(ORDERS);
+        let mut ticks = interval(REPORT_EVERY);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut reported = Progress::default();
+        loop {
+            let reply = tokio::select! {
+                command = session.recv() => {
+                    let Some(command) = command else { return };
+                    let order = Order { command, reply: answers.clone() };
+                    if self.orders.send(order).await.is_err() {
+                        return;
+                    }
+                    continue;
+                }
+                Some(answer) = answered.recv() => answer,
+                progress = next_report(&mut self.progress, &mut ticks, &reported) => {
+                    reported = progress;
+                    report(progress)
+                }
+            };
+            if session.send(reply).await.is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// Waits for news: at once where the node waits for a barrier, else at the next tick.
+async fn next_report(
+    progress: &mut watch::Receiver<Progress>,
+    ticks: &mut tokio::time::Interval,
+    reported: &Progress,
+) -> Progress {
+    loop {
+        let now = *progress.borrow_and_update();
+        if now.waiting && now != *reported {
+            return now;
+        }
+        tokio::select! {
+            changed = progress.changed() => if changed.is_err() { std::future::pending().await },
+            _ = ticks.tick() => if now != *reported { return now },
+        }
+    }
+}
+
+fn report(progress: Progress) -> Reply {
+    Reply {
+        epoch: None,
+        kind: Some(reply::Kind::Progress(progress)),
+    }
+}
+
+#[tonic::async_trait]
+impl Compute for Node {
+    type ControlStream = SessionStream<Reply>;
+
+    async fn control(
+        &self,
+        request: Request<Streaming<Command>>,
+    ) -> Result<Response<Self::ControlStream>, Status> {
+        let node = self.clone();
+        self.acceptor
+            .serve(request, |session| node.drive(session))
+            .await
+    }
+}

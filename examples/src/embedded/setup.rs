@@ -1,0 +1,141 @@
+//! From the command line to an input and an output folder that can be used.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use crate::cli::Args;
+use crate::input::{InputError, InputPlan, default_input, find_files};
+use crate::meta::Settings;
+use crate::store::{Store, StoreError};
+
+/// A run that may begin.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct Setup {
+    /// The output folder, held by this run.
+    pub store: Store,
+    /// The input.
+    pub plan: Arc<InputPlan>,
+    /// How the loop behaves.
+    pub settings: Settings,
+    /// Removes the output folder at the end where the user named none.
+    temporary: Option<tempfile::TempDir>,
+}
+
+/// Why a run may not begin; one line that says what to do.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum SetupError {
+    /// The input is wrong.
+    Input(InputError),
+    /// The output folder is wrong.
+    Store(StoreError),
+    /// No temporary folder can be made.
+    Temporary(std::io::Error),
+    /// The output folder is, or lies above, an input.
+    OutputHoldsInput(PathBuf),
+}
+
+impl fmt::Display for SetupError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Input(error) => write!(f, "{error}"),
+            Self::Store(error) => write!(f, "{error}"),
+            Self::Temporary(error) => {
+                write!(f, "no temporary folder can be made: {error}; use --out")
+            }
+            Self::OutputHoldsInput(path) => write!(
+                f,
+                "the output folder holds the input {}: use another --out",
+                path.display()
+            ),
+        }
+    }
+}
+
+impl std::error::Error for SetupError {}
+
+impl Setup {
+    /// Checks the input first, then opens the output folder.
+    ///
+    /// # Errors
+    ///
+    /// [`SetupError`]; nothing is left behind.
+    pub fn new(args: &Args) -> Result<Self, SetupError> {
+        let is_default = args.inputs.is_empty();
+        let inputs = if is_default {
+            vec![default_input()]
+        } else {
+            args.inputs.clone()
+        };
+        if let Some(out) = &args.out {
+            refuse_output_above(out, &inputs)?;
+        }
+        let found =
+            find_files(&inputs, args.out.as_deref(), is_default).map_err(SetupError::Input)?;
+        let mut temporary = None;
+        let known = match &args.out {
+            // Read before anything is made: a folder that holds no plan is still untouched.
+            Some(out) if out.join("plan").exists() => None,
+            _ => Some(InputPlan::new(found.clone()).map_err(SetupError::Input)?),
+        };
+        let folder = match &args.out {
+            Some(out) => out.clone(),
+            None => {
+                let made = tempfile::tempdir().map_err(SetupError::Temporary)?;
+                temporary.insert(made).path().to_owned()
+            }
+        };
+        let store = Store::open(&folder).map_err(SetupError::Store)?;
+        let plan = match store.plan().map_err(SetupError::Store)? {
+            Some(stored) => {
+                let plan = InputPlan::from_stored(stored);
+                plan.check_unchanged(&found).map_err(SetupError::Input)?;
+                plan
+            }
+            None => {
+                let plan = match known {
+                    Some(plan) => plan,
+                    None => InputPlan::new(found).map_err(SetupError::Input)?,
+                };
+                store.keep_plan(plan.stored()).map_err(SetupError::Store)?;
+                plan
+            }
+        };
+        Ok(Self {
+            settings: settings(args, &plan),
+            store,
+            plan: Arc::new(plan),
+            temporary,
+        })
+    }
+
+    /// Says whether the results stay after the run.
+    #[must_use]
+    pub fn is_kept(&self) -> bool {
+        self.temporary.is_none()
+    }
+}
+
+fn settings(args: &Args, plan: &InputPlan) -> Settings {
+    let share = (plan.total_bytes() / 32).clamp(4 * 1024, 4 * 1024 * 1024);
+    Settings::default()
+        .with_interval(args.interval)
+        .with_epoch_bytes(args.epoch_bytes.unwrap_or(share))
+}
+
+fn refuse_output_above(out: &std::path::Path, inputs: &[PathBuf]) -> Result<(), SetupError> {
+    let Ok(out) = out.canonicalize() else {
+        return Ok(());
+    };
+    for input in inputs {
+        if input
+            .canonicalize()
+            .is_ok_and(|input| input.starts_with(&out))
+        {
+            return Err(SetupError::OutputHoldsInput(input.clone()));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,189 @@
+//! One candidate: waits for leadership, leads under a guard, and waits again after a loss.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bidi_session::WorkerId;
+use fencing::{Guard, Watchdog};
+use leader_election::{Election, Leadership};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+use tonic::transport::Endpoint;
+
+use super::lead::{Reign, Turn};
+use crate::input::InputPlan;
+use crate::journal::Journal;
+use crate::status::Status;
+use crate::store::Store;
+
+/// How the loop behaves.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Settings {
+    /// Longest time between two barriers.
+    pub interval: Duration,
+    /// Bytes that all workers together read, at the most, between two barriers.
+    pub epoch_bytes: u64,
+    /// How long a round may take before it counts as failed.
+    pub round_deadline: Duration,
+    /// How long a recovery waits for workers that are expected back.
+    pub patience: Duration,
+}
+
+impl Default for Settings {
+    /// 200 ms, 1 MiB, 10 s and 1 s.
+    fn default() -> Self {
+        Self {
+            interval: Duration::from_millis(200),
+            epoch_bytes: 1024 * 1024,
+            round_deadline: Duration::from_secs(10),
+            patience: Duration::from_secs(1),
+        }
+    }
+}
+
+impl Settings {
+    /// Sets the longest time between two barriers.
+    #[must_use]
+    pub fn with_interval(mut self, interval: Duration) -> Self {
+        self.interval = interval;
+        self
+    }
+
+    /// Sets what all workers together read, at the most, between two barriers.
+    #[must_use]
+    pub fn with_epoch_bytes(mut self, epoch_bytes: u64) -> Self {
+        self.epoch_bytes = epoch_bytes;
+        self
+    }
+}
+
+/// What may interfere with a leader; the loop asks at fixed points.
+#[tonic::async_trait]
+pub trait Hooks: Send + Sync + 'static {
+    /// Called after each commit, before the next barrier; the loop waits for it.
+    async fn committed(&self, token: u64, bytes: u64);
+
+    /// Ends when the leader with this token is to die where it stands.
+    async fn killed(&self, token: u64);
+}
+
+/// No interference.
+#[derive(Clone, Copy, Debug)]
+pub struct NoHooks;
+
+#[tonic::async_trait]
+impl Hooks for NoHooks {
+    async fn committed(&self, _token: u64, _bytes: u64) {}
+
+    async fn killed(&self, _token: u64) {
+        std::future::pending().await
+    }
+}
+
+/// How a candidate's loop ended.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Ended {
+    /// The last epoch is committed, by this candidate or another.
+    Finished,
+    /// It was told to stop; leadership was given back.
+    Stopped,
+    /// The input is not as planned: no leader can go on.
+    InputFailed(String),
+    /// The election refuses for good.
+    Election(leader_election::Error),
+    /// It was killed while it led; what it held is left as it was.
+    Killed(Leadership, Guard),
+}
+
+/// One meta process, or its like in an embedded run.
+pub struct Candidate {
+    /// Who campaigns, as observers see it.
+    pub name: String,
+    /// Who elects.
+    pub election: Arc<dyn Election>,
+    /// What cancels the loop before the lease can end.
+    pub watchdog: Watchdog,
+    /// Where epochs are committed.
+    pub store: Store,
+    /// What is counted.
+    pub plan: Arc<InputPlan>,
+    /// Who counts, and where it listens.
+    pub workers: Vec<(WorkerId, Endpoint)>,
+    /// How the loop behaves.
+    pub settings: Settings,
+    /// Where the loop reports what it does.
+    pub status: watch::Sender<Status>,
+    /// Where it keeps what the end report needs.
+    pub journal: Journal,
+    /// What interferes.
+    pub hooks: Arc<dyn Hooks>,
+}
+
+impl std::fmt::Debug for Candidate {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Candidate")
+            .field("name", &self.name)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Candidate {
+    /// Campaigns and leads until the chain has ended, or `stop` says so.
+    pub async fn run(&self, stop: &CancellationToken) -> Ended {
+        loop {
+            let leadership = tokio::select! {
+                biased;
+                () = stop.cancelled() => return Ended::Stopped,
+                won = self.election.campaign(self.name.as_bytes()) => match won {
+                    Ok(leadership) => leadership,
+                    Err(error) => return Ended::Election(error),
+                },
+            };
+            let token = leadership.token();
+            let guard = match self.watchdog.guard(token, leadership.deadline()) {
+                Ok(guard) => guard,
+                Err(busy) => {
+                    // Work of the last reign still runs: let another candidate lead.
+                    tracing::warn!(candidate = %self.name, token, %busy, "cannot lead yet");
+                    leadership.resign().await;
+                    tokio::time::sleep(self.settings.patience).await;
+                    continue;
+                }
+            };
+            let followed = guard.clone();
+            leadership.follow(move |deadline| followed.extend(deadline));
+            let turn = tokio::select! {
+                biased;
+                () = self.hooks.killed(token) => return Ended::Killed(leadership, guard),
+                turn = guard.run(self.reign(&guard, token, stop)) => turn,
+            };
+            let turn = turn.unwrap_or_else(|lost| Turn::Lost(lost.to_string()));
+            if let Turn::Lost(why) = &turn {
+                self.journal.lost(token, why);
+                guard.trip();
+            }
+            // Nothing of this reign runs from here on; only then may the next one begin.
+            guard.finish().await;
+            leadership.resign().await;
+            match turn {
+                Turn::Lost(_) | Turn::Recover(_) => {}
+                Turn::Finished => return Ended::Finished,
+                Turn::Stopped => return Ended::Stopped,
+                Turn::InputFailed(why) => return Ended::InputFailed(why),
+            }
+        }
+    }
+
+    async fn reign(&self, guard: &Guard, token: u64, stop: &CancellationToken) -> Turn {
+        match Reign::open(self, guard, token, stop).await {
+            Ok(mut reign) => {
+                let turn = reign.lead().await;
+                reign.close().await;
+                turn
+            }
+            Err(turn) => turn,
+        }
+    }
+}

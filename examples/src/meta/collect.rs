@@ -1,0 +1,34 @@
+//! The collection of a round's answers.
+
+use bidi_session::{Round, WorkerId};
+
+use super::lead::{Reign, Turn};
+use crate::wire::Reply;
+
+impl Reign<'_> {
+    /// Waits for the answer of every worker of the round; a failure names who and why.
+    ///
+    /// Events are taken meanwhile: a worker's messages that nobody takes would
+    /// keep its answer behind them.
+    pub(super) async fn collect(
+        &mut self,
+        round: Round<Reply>,
+    ) -> Result<Vec<(WorkerId, Reply)>, Turn> {
+        let answers = round.collect(self.settings().round_deadline);
+        tokio::pin!(answers);
+        loop {
+            tokio::select! {
+                biased;
+                answers = &mut answers => {
+                    return answers.map_err(|error| Turn::Recover(error.to_string()));
+                }
+                () = self.stop.cancelled() => return Err(Turn::Stopped),
+                // The round itself says who failed, with all reasons; an event alone would name one.
+                event = self.events.recv() => match self.take_event(event) {
+                    Ok(()) | Err(Turn::Recover(_)) => {}
+                    Err(turn) => return Err(turn),
+                },
+            }
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! One reign: from the admission of a token to the end of its leadership.
+
+use std::collections::BTreeMap;
+
+use bidi_session::tonic::Tonic;
+use bidi_session::{Events, Pool, PoolConfig, WorkerId};
+use fencing::Guard;
+use tokio_util::sync::CancellationToken;
+
+use super::candidate::{Candidate, Settings};
+use crate::journal::Stray;
+use crate::status::Phase;
+use crate::store::CommitError;
+use crate::wire::compute_client::ComputeClient;
+use crate::wire::{Command, Epoch, Manifest, Progress, Reply};
+
+/// Why the rounds stop.
+#[derive(Debug)]
+pub(super) enum Turn {
+    /// Go back to the last committed epoch first; the cause, for the report.
+    Recover(String),
+    /// The last epoch is committed.
+    Finished,
+    /// The candidate was told to stop.
+    Stopped,
+    /// The input is not as planned.
+    InputFailed(String),
+    /// Another leader has been admitted, or the guard refuses.
+    Lost(String),
+}
+
+/// A worker that holds shards in the present assignment.
+#[derive(Debug)]
+pub(super) struct Assigned {
+    /// The session that was reset; a newer one knows nothing of this assignment.
+    pub(super) generation: u64,
+    /// Its last report since the last barrier.
+    pub(super) progress: Progress,
+}
+
+/// A leader's state while it leads.
+pub(super) struct Reign<'a> {
+    pub(super) meta: &'a Candidate,
+    pub(super) guard: &'a Guard,
+    pub(super) stop: &'a CancellationToken,
+    pub(super) token: u64,
+    pub(super) pool: Pool<Tonic<Command, Reply>>,
+    pub(super) events: Events<Tonic<Command, Reply>>,
+    /// The last committed manifest.
+    pub(super) head: Manifest,
+    /// The last barrier or reset: the next barrier names it as its predecessor.
+    pub(super) last: Epoch,
+    pub(super) next_n: u64,
+    pub(super) assigned: BTreeMap<WorkerId, Assigned>,
+    /// Sessions that came up since the assignment and hold no shard of it.
+    pub(super) joined: Vec<WorkerId>,
+    pub(super) injected_at: tokio::time::Instant,
+    /// A recovery lies behind and no commit since: files of lost barriers may lie about.
+    pub(super) must_clean: bool,
+}
+
+impl<'a> Reign<'a> {
+    /// Admits the token, reads the chain's head and opens the pool.
+    pub(super) async fn open(
+        meta: &'a Candidate,
+        guard: &'a Guard,
+        token: u64,
+        stop: &'a CancellationToken,
+    ) -> Result<Self, Turn> {
+        // Before any work is handed out: from here on no lower term can commit.
+        while let Err(error) = meta.store.admit_leader(token).await {
+            if let CommitError::Stale { .. } = error {
+                return Err(Turn::Lost(error.to_string()));
+            }
+            meta.journal.hindered(&error.to_string());
+            tokio::select! {
+                () = stop.cancelled() => return Err(Turn::Stopped),
+                () = tokio::time::sleep(meta.settings.patience) => {}
+            }
+        }
+        let head = meta.store.head();
+        let connect = Tonic::new(|channel, request| async move {
+            ComputeClient::new(channel).control(request).await
+        })
+        .with_answers(move |reply: &Reply| answered_round(reply, token));
+        let (pool, events) = Pool::new(connect, PoolConfig::new(token));
+        for (worker, endpoint) in &meta.workers {
+            pool.insert(worker.clone(), endpoint.clone());
+        }
+        meta.journal.leads(token, &meta.name);
+        Ok(Self {
+            meta,
+            guard,
+            stop,
+            token,
+            pool,
+            events,
+            head,
+            last: Epoch::START,
+            next_n: 1,
+            assigned: BTreeMap::new(),
+            joined: Vec::new(),
+            injected_at: tokio::time::Instant::now(),
+            must_clean: true,
+        })
+    }
+
+    /// Runs rounds, and goes back after each failure, until the reign ends.
+    pub(super) async fn lead(&mut self) -> Turn {
+        if self.head.last {
+            return Turn::Finished;
+        }
+        // What the last leader or process left uncommitted is lost: that is a recovery too.
+        let mut cause =
+            (self.head.id() != Epoch::START).then(|| format!("{} leads now", self.meta.name));
+        loop {
+            self.show(Phase::Recovering);
+            let turn = match self.recover(cause).await {
+                Ok(()) => self.rounds().await,
+                Err(turn) => turn,
+            };
+            match turn {
+                Turn::Recover(why) => cause = Some(why),
+                turn => return turn,
+            }
+        }
+    }
+
+    async fn rounds(&mut self) -> Turn {
+        loop {
+            match self.round().await {
+                Ok(()) if self.head.last => return Turn::Finished,
+                Ok(()) => {}
+                Err(turn) => return turn,
+            }
+        }
+    }
+
+    /// One epoch: inject, collect, commit.
+    async fn round(&mut self) -> Result<(), Turn> {
+        self.barrier_due().await?;
+        let round = self.inject()?;
+        let answers = self.collect(round).await?;
+        self.commit_epoch(answers).await?;
+        if self.head.last || self.joined.is_empty() {
+            return Ok(());
+        }
+        let names: Vec<&str> = self.joined.iter().map(AsRef::as_ref).collect();
+        Err(Turn::Recover(format!("{} joined", names.join(", "))))
+    }
+
+    /// Returns an epoch that this term has not used.
+    pub(super) fn new_epoch(&mut self) -> Epoch {
+        let epoch = Epoch::new(self.token, self.next_n);
+        self.next_n += 1;
+        epoch
+    }
+
+    /// Ends the sessions and keeps what the pool counted.
+    pub(super) async fn close(self) {
+        self.meta.journal.dropped(self.pool.counters());
+        self.pool.close().await;
+    }
+
+    pub(super) fn settings(&self) -> &Settings {
+        &self.meta.settings
+    }
+
+    /// Publishes what the display shows.
+    pub(super) fn show(&self, phase: Phase) {
+        let up = self.workers_up();
+        let read: u64 = self.assigned.values().map(|a| a.progress.bytes).sum();
+        self.meta.status.send_modify(|status| {
+            status.phase = phase;
+            status.leader.clone_from(&self.meta.name);
+            status.token = self.token;
+            status.epoch = self.head.id();
+            status.read_bytes = status.committed_bytes + read;
+            status.workers_up = up;
+        });
+    }
+
+    /// Counts an answer that is no answer to a round of this term.
+    pub(super) fn count_stray(&self, reply: &Reply) {
+        let stray = match reply.epoch {
+            Some(epoch) if epoch.term < self.token => Stray::OlderTerm,
+            Some(_) => Stray::OtherTerm,
+            None => Stray::NotAsked,
+        };
+        self.meta.journal.stray(stray);
+    }
+}
+
+/// Returns the round that a reply answers: one of this term, or none.
+fn answered_round(reply: &Reply, token: u64) -> Option<u64> {
+    reply
+        .epoch
+        .filter(|epoch| epoch.term == token)
+        .map(|epoch| epoch.n)
+}

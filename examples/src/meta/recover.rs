@@ -1,0 +1,121 @@
+//! Recovery: everything goes back to the last committed epoch.
+
+use std::time::Duration;
+
+use bidi_session::WorkerId;
+use tokio::time::sleep;
+
+use super::assign::assign;
+use super::lead::{Assigned, Reign, Turn};
+use crate::wire::{Command, Position, Progress, Reset, command, reply};
+
+/// Pause before a recovery is tried again, and between two looks at the workers.
+const PAUSE: Duration = Duration::from_millis(50);
+
+impl Reign<'_> {
+    /// Waits for workers, hands out the shards at the head's positions, and
+    /// returns when each worker has confirmed.
+    pub(super) async fn recover(&mut self, cause: Option<String>) -> Result<(), Turn> {
+        if let Some(cause) = cause {
+            self.meta
+                .journal
+                .recovered(self.token, self.head.id(), &cause);
+        }
+        loop {
+            self.must_clean = true;
+            let up = self.wait_for_workers().await?;
+            match self.reset(&up).await {
+                Err(Turn::Recover(why)) => self.meta.journal.hindered(&why),
+                done => return done,
+            }
+            self.pause().await?;
+        }
+    }
+
+    /// Returns the workers that are up, at least one; those expected back get some time.
+    async fn wait_for_workers(&mut self) -> Result<Vec<WorkerId>, Turn> {
+        let all = || self.meta.workers.iter().map(|(worker, _)| worker);
+        // In the first round everybody is expected, later those who took part.
+        let expected: Vec<WorkerId> = if self.last.n == 0 {
+            all().cloned().collect()
+        } else {
+            self.assigned.keys().cloned().collect()
+        };
+        let ready = self.pool.ready(&expected, self.settings().patience);
+        tokio::select! {
+            () = self.stop.cancelled() => return Err(Turn::Stopped),
+            // Who is missing is named by the pool's own events; the others go on without.
+            _ = ready => {}
+        }
+        loop {
+            let up: Vec<WorkerId> = all()
+                .filter(|w| self.session(w).is_some())
+                .cloned()
+                .collect();
+            if !up.is_empty() {
+                return Ok(up);
+            }
+            self.pause().await?;
+        }
+    }
+
+    async fn reset(&mut self, up: &[WorkerId]) -> Result<(), Turn> {
+        let mut positions: Vec<Position> = self.meta.plan.start();
+        for position in &self.head.positions {
+            if let Some(kept) = positions.get_mut(position.shard as usize) {
+                kept.clone_from(position);
+            }
+        }
+        let shares = assign(&self.meta.plan, &positions, up);
+        let quota_bytes = self.quota(shares.len());
+        self.drain_events();
+        let targets: Vec<WorkerId> = shares.keys().cloned().collect();
+        let sessions: Vec<Option<u64>> = targets.iter().map(|w| self.session(w)).collect();
+        let epoch = self.new_epoch();
+        let base = self.head.epoch;
+        let round = self.pool.inject(epoch.n, &targets, |worker| Command {
+            epoch: Some(epoch),
+            kind: Some(command::Kind::Reset(Reset {
+                base,
+                positions: shares.get(worker).cloned().unwrap_or_default(),
+                quota_bytes,
+            })),
+        });
+        let round = round.map_err(|error| Turn::Recover(error.to_string()))?;
+        self.last = epoch;
+        self.joined.clear();
+        self.assigned = targets
+            .into_iter()
+            .zip(sessions)
+            .map(|(worker, generation)| {
+                let assigned = Assigned {
+                    generation: generation.unwrap_or_default(),
+                    progress: Progress::default(),
+                };
+                (worker, assigned)
+            })
+            .collect();
+        for (worker, reply) in self.collect(round).await? {
+            match reply.kind {
+                Some(reply::Kind::ResetDone(_)) => {}
+                Some(reply::Kind::Refused(why)) => {
+                    return Err(Turn::Recover(format!("{worker} refuses: {why}")));
+                }
+                _ => return Err(Turn::Recover(format!("{worker} gives another answer"))),
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns what each of `workers` may read until the next barrier.
+    pub(super) fn quota(&self, workers: usize) -> u64 {
+        (self.settings().epoch_bytes / workers.max(1) as u64).max(1)
+    }
+
+    async fn pause(&self) -> Result<(), Turn> {
+        tokio::select! {
+            () = self.stop.cancelled() => Err(Turn::Stopped),
+            () = sleep(PAUSE) => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! What a run is doing right now: a value in a `watch`, for whoever displays it.
+
+use std::fmt;
+use std::time::Duration;
+
+use crate::wire::Epoch;
+
+/// The step that the leader is in.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Phase {
+    /// Nobody leads.
+    #[default]
+    Electing,
+    /// Everything goes back to the last committed epoch.
+    Recovering,
+    /// Workers read and count.
+    Counting,
+    /// A barrier is under way.
+    Collecting,
+    /// An epoch is being made durable.
+    Committing,
+}
+
+impl fmt::Display for Phase {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Electing => "electing",
+            Self::Recovering => "recovering",
+            Self::Counting => "counting",
+            Self::Collecting => "collecting",
+            Self::Committing => "committing",
+        })
+    }
+}
+
+/// A run at one instant.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct Status {
+    /// The step that the leader is in.
+    pub phase: Phase,
+    /// Who leads, or led last.
+    pub leader: String,
+    /// Its token.
+    pub token: u64,
+    /// The last committed epoch.
+    pub epoch: Epoch,
+    /// Epochs committed by this process.
+    pub epochs: u64,
+    /// From injection to the durable commit, of the last epoch.
+    pub latency: Duration,
+    /// Input bytes of committed epochs, earlier processes' included.
+    pub committed_bytes: u64,
+    /// The same, with what the workers read since.
+    pub read_bytes: u64,
+    /// Rows committed by this process.
+    pub rows: u64,
+    /// Size of the input, bytes.
+    pub total_bytes: u64,
+    /// Workers that have a session.
+    pub workers_up: usize,
+    /// Workers that exist.
+    pub workers: usize,
+}
