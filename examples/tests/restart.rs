@@ -1,0 +1,130 @@
+//! A second start on the same output folder goes on from the last committed epoch.
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod support;
+
+use std::path::Path;
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use examples::store::Store;
+use support::{
+    Numbers, Run, barrier_loop, check_finished, folder, make_tree, run, send, text, wait,
+};
+
+/// Small epochs on purpose: the run is long enough to be caught in the middle.
+fn start(input: &Path, out: &Path) -> Child {
+    barrier_loop()
+        .args(["--epoch-bytes", "16k", "--no-compare", "--out", text(out)])
+        .arg(input)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap()
+}
+
+/// Waits until the chain's file has grown to `bytes`.
+fn wait_for_chain(out: &Path, bytes: u64) {
+    for _ in 0..3000 {
+        let len = std::fs::metadata(out.join("chain")).map_or(0, |meta| meta.len());
+        if len >= bytes {
+            return;
+        }
+        // Another process writes the file: there is nothing to be woken by.
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    panic!("the chain does not grow");
+}
+
+#[test]
+fn after_an_interrupt_it_goes_on_and_reads_no_committed_byte_again() {
+    let (_kept, folder) = folder();
+    let (input, out) = (folder.join("input"), folder.join("out"));
+    make_tree(&input, 4_000_000);
+    let child = start(&input, &out);
+    wait_for_chain(&out, 20_000);
+    send("INT", &child);
+    let output = child.wait_with_output().unwrap();
+    let first = Run::of(output).expect_code(130);
+    assert!(first.out.contains("is durable"), "{}", first.out);
+    let done = first.number_after("bytes,");
+    let total = first.number_after("input");
+    assert!(done > 0 && done < total, "{done} of {total}");
+    let (second, read) = run_counting_reads(&input, &out);
+    let deltas = folder_bytes(&out.join("deltas"));
+    println!("{total} bytes, {done} committed at first, {read} read by the second process");
+    // What it reads beside the input: the plan, the chain, the deltas of the merge,
+    // and the program itself.
+    let beside = 2 * deltas + 1_000_000;
+    assert!(read >= total - done);
+    assert!(
+        read <= total - done + beside,
+        "{read} > {} + {beside}",
+        total - done
+    );
+    assert!(second.out.contains("not compared"), "{}", second.out);
+    run(["--out", text(&out)], &[&input]).expect_code(0);
+    check_finished(&out);
+}
+
+/// Runs the second process under a shell that prints the kernel's counters of it.
+fn run_counting_reads(input: &Path, out: &Path) -> (Run, u64) {
+    let script =
+        "\"$@\"; code=$?; grep rchar /proc/self/io >/dev/null; cat /proc/$$/io >&2; exit $code";
+    let output = std::process::Command::new("sh")
+        .args(["-c", script, "sh"])
+        .arg(barrier_loop().get_program())
+        .args(["--epoch-bytes", "64k", "--no-compare", "--out", text(out)])
+        .arg(input)
+        .output()
+        .unwrap();
+    let run = Run::of(output).expect_code(0);
+    let rchar = run
+        .err
+        .lines()
+        .find_map(|line| line.strip_prefix("rchar: "));
+    let read = rchar
+        .expect("the kernel has no I/O counters")
+        .parse()
+        .unwrap();
+    (run, read)
+}
+
+fn folder_bytes(folder: &Path) -> u64 {
+    let entries = std::fs::read_dir(folder).unwrap();
+    entries
+        .map(|entry| entry.unwrap().metadata().unwrap().len())
+        .sum()
+}
+
+#[test]
+fn after_kill_9_at_random_times_it_ends_equal() {
+    let (_kept, folder) = folder();
+    let (input, out) = (folder.join("input"), folder.join("out"));
+    make_tree(&input, 6_000_000);
+    let seed = std::env::var("SEED").map_or(0xBA55, |seed| seed.parse().unwrap());
+    println!("SEED={seed}");
+    let mut numbers = Numbers(seed);
+    let (mut kills, mut caught) = (0, 0);
+    while kills < 20 {
+        let mut child = start(&input, &out);
+        // The time itself is the random input.
+        std::thread::sleep(Duration::from_millis(numbers.below(250)));
+        child.kill().unwrap();
+        let status = wait(child, Duration::from_secs(10));
+        kills += 1;
+        caught += u32::from(status.code().is_none());
+        if out.join("chain").exists() && Store::open(&out).unwrap().head().last {
+            break;
+        }
+    }
+    println!("{caught} of {kills} runs were killed before their end");
+    assert!(caught > 0);
+    let ended = run(["--out", text(&out)], &[&input]).expect_code(0);
+    assert!(
+        ended.out.contains("equal to a plain count"),
+        "{}",
+        ended.out
+    );
+    check_finished(&out);
+}
