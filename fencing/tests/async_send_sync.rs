@@ -9,12 +9,14 @@ use fencing::{
     Watchdog, WatchdogConfig, WrongScope,
 };
 
-const fn shared<T: Send + Sync + Unpin + Debug + 'static>() {}
-const fn error<T: Error + Send + Sync + 'static>() {}
+fn shared<T: Send + Sync + Unpin + Debug + 'static>() {}
+fn error<T: Error + Send + Sync + 'static>() {}
 fn send<T: Send>(_: T) {}
 fn spawnable<T: Send + 'static>(_: T) {}
 
-const _: () = {
+/// Compiling it is the test.
+#[test]
+fn public_types_cross_threads() {
     shared::<Admission>();
     shared::<Fence>();
     shared::<Guard>();
@@ -36,13 +38,15 @@ const _: () = {
     error::<StartError>();
     error::<StorageError>();
     error::<WrongScope>();
-};
+}
 
+/// Compiling it is the test.
 #[cfg(feature = "test-util")]
-const _: () = {
+#[test]
+fn simulations_cross_threads() {
     shared::<fencing::Action>();
     shared::<fencing::Simulation>();
-};
+}
 
 /// Compiling it is the test.
 #[expect(dead_code, reason = "never called")]

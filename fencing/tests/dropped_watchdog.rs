@@ -2,6 +2,7 @@
 //!
 //! One test, since it counts the threads of its own process.
 #![cfg(target_os = "linux")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod support;
 

@@ -1,5 +1,6 @@
 //! Hunts a guard that refuses and then allows again.
 #![cfg(feature = "test-util")]
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod support;
 

@@ -1,4 +1,5 @@
 //! Hunts a cancellation that waits for a blocked async runtime.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod support;
 
