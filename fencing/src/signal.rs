@@ -31,9 +31,9 @@ impl Signal {
 
     /// Waits without borrowing, so that the future can be spawned.
     pub(crate) async fn wait(self: Arc<Self>) {
-        let mut fired = std::pin::pin!(self.waiting.notified());
-        // Listen first, look second: the other order misses what happens between.
-        fired.as_mut().enable();
+        // Listens from here on, before it is polled: looking first would miss what
+        // happens in between.
+        let fired = self.waiting.notified();
         if !self.has_fired() {
             fired.await;
         }

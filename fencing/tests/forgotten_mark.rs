@@ -72,13 +72,21 @@ impl Raiser {
     }
 
     /// Kills the child and returns what it said before, and by what it ended.
-    fn kill(mut self) -> (Option<u64>, Option<i32>) {
+    fn kill(&mut self) -> (Option<u64>, Option<i32>) {
         self.child.kill().unwrap();
         let mut last = None;
         while let Some(token) = self.next() {
             last = Some(token);
         }
         (last, self.child.wait().unwrap().signal())
+    }
+}
+
+impl Drop for Raiser {
+    /// A test that fails leaves no child behind.
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
 }
 

@@ -5,12 +5,12 @@ mod linux;
 #[cfg(any(test, not(any(target_os = "linux", target_os = "android"))))]
 mod portable;
 
+use std::time::Duration;
+
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(crate) use linux::Alarm;
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 pub(crate) use portable::Alarm;
-
-use std::time::Duration;
 
 /// How long a sleep lasts at most where the timer does not count suspend: the
 /// sleeper then reads the boot clock again.

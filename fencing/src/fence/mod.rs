@@ -12,7 +12,6 @@ mod worker;
 
 use std::fmt;
 use std::path::Path;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -121,9 +120,8 @@ impl Fence {
         let desk = &self.handle.desk;
         let mut call = Call::new(desk);
         loop {
-            let mut changed = pin!(desk.changed.notified());
-            // Listen first, look second: the other order misses what happens between.
-            changed.as_mut().enable();
+            // Listens before it looks, or it would miss what happens in between.
+            let changed = desk.changed.notified();
             if let Some(outcome) = call.admit(&token, self.drain_wait) {
                 let (term, revoked) = outcome?;
                 return Ok(Admission::new(
@@ -187,8 +185,7 @@ impl Fence {
         block_on(async {
             let mut call = Call::new(desk);
             loop {
-                let mut changed = pin!(desk.changed.notified());
-                changed.as_mut().enable();
+                let changed = desk.changed.notified();
                 if let Some(outcome) = call.store() {
                     return outcome.map_err(ResetError::Storage);
                 }

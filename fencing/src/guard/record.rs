@@ -124,9 +124,8 @@ impl Record {
         let state = self.update(Word::closed).state();
         self.announce(state);
         loop {
-            let mut idle = std::pin::pin!(self.idle.notified());
-            // Listen first, look second: the other order misses what happens between.
-            idle.as_mut().enable();
+            // Listens before it looks, or it would miss what happens in between.
+            let idle = self.idle.notified();
             if let Some(state) = self.try_finish() {
                 self.announce(state);
                 tracing::info!(token = self.token, ?state, "guarded work has stopped");
@@ -228,5 +227,34 @@ impl Record {
 impl fmt::Debug for Record {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.fmt_as("Record", f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::WatchdogConfig;
+
+    /// The holder of the lock may be stopped: whoever needs it would wait as long.
+    #[test]
+    fn checks_renewals_losses_and_the_ladder_wait_for_no_lock() {
+        let ms = Duration::from_millis;
+        let record = Record::new(
+            1,
+            ms(10_000),
+            WatchdogConfig::default().timing(),
+            Clock::Simulated(Arc::new(move || ms(5_000))),
+            None,
+        );
+        let locked = record.permits();
+        record.check().unwrap();
+        record.check_finish().unwrap();
+        assert_eq!(record.remaining(), ms(2_500));
+        record.extend(ms(12_000));
+        assert_eq!(record.advance(), Some(ms(9_500)));
+        record.extend(Duration::ZERO);
+        assert_eq!(record.advance(), None);
+        assert!(record.cancelled().has_fired());
+        drop(locked);
     }
 }

@@ -93,7 +93,7 @@ impl Watchdog {
     /// finished nor lost, or a permit of it is still held: a process that wins again
     /// never works beside its own old term. Call [`Guard::finish`] on the old one.
     pub fn guard(&self, token: u64, deadline: Duration) -> Result<Guard, GuardError> {
-        let _making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
+        let making = self.making.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(old) = self.slot.get()
             && let Some(permits) = old.busy()
         {
@@ -113,6 +113,7 @@ impl Watchdog {
         if let Some(thread) = &self.thread {
             thread.wake();
         }
+        drop(making);
         tracing::info!(token, is_lost, "work is guarded");
         Ok(Guard::new(record))
     }
