@@ -20,8 +20,8 @@ use support::{folder, make_tree};
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
-use tokio_stream::wrappers::TcpListenerStream;
 use tokio_util::sync::CancellationToken;
+use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Endpoint, Server};
 
 /// Slows the loop down until the second worker is up, so that there is input left for it.
@@ -53,7 +53,7 @@ fn serve(worker: &str, counter: Counter, listener: TcpListener, tasks: &mut Join
     tasks.spawn(async move {
         Server::builder()
             .add_service(ComputeServer::new(node))
-            .serve_with_incoming(TcpListenerStream::new(listener))
+            .serve_with_incoming(TcpIncoming::from(listener).with_nodelay(Some(true)))
             .await
             .unwrap();
     });

@@ -22,7 +22,7 @@ use fencing::{Watchdog, WatchdogConfig};
 use leader_election::{ElectionConfig, MemoryElection};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
-use tokio_stream::wrappers::TcpListenerStream;
+use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Endpoint, Server};
 use tonic::{Request, Response, Status as Refusal, Streaming};
 
@@ -111,7 +111,7 @@ pub(crate) fn serve(worker: Scripted, listener: TcpListener) -> tokio::task::Joi
     serving.spawn(async move {
         Server::builder()
             .add_service(ComputeServer::new(worker))
-            .serve_with_incoming(TcpListenerStream::new(listener))
+            .serve_with_incoming(TcpIncoming::from(listener).with_nodelay(Some(true)))
             .await
             .unwrap();
     });
