@@ -4,7 +4,7 @@ mod double;
 
 use std::time::Duration;
 
-use bidi_session::RoundError;
+use bidi_session::{DisconnectReason, RoundError, WorkerId};
 use futures_util::StreamExt;
 
 use double::{Double, LONG, Order, Word};
@@ -64,4 +64,18 @@ async fn a_round_never_waits_for_a_session_that_is_over() {
         complete > 0 && failed > 0,
         "{complete} complete, {failed} failed"
     );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_session_that_ends_in_the_middle_of_an_injection_fails_the_round() {
+    let double = Double::default();
+    let (pool, _events, _lines) = double.up(&["a", "b"]).await;
+    let removing = pool.clone();
+    // Room for `a` is reserved by the time that the size of `b`'s order is asked for.
+    *double.hook.lock().unwrap() = Some(Box::new(move || assert!(removing.remove("a"))));
+    let make = |worker: &WorkerId| Order::new(if worker.as_str() == "a" { "" } else { "hook" });
+    let round = pool.inject(1, ["a", "b"], make).unwrap();
+    let failures = vec![("a".into(), DisconnectReason::Removed)];
+    let error = round.collect(LONG).await.unwrap_err();
+    assert_eq!(error, RoundError::Failed { failures });
 }

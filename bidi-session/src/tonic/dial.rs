@@ -81,13 +81,9 @@ fn place(uri: &Uri) -> io::Result<(String, u16)> {
 /// Connects to the first address that accepts, so that one that is silent does not
 /// use up the attempt.
 async fn connect(addresses: &[SocketAddr]) -> io::Result<TcpStream> {
-    let mut untried = addresses.iter().take(MAX_ADDRESSES);
     let mut dials = FuturesUnordered::new();
     let mut last_error = None;
-    loop {
-        let Some(address) = untried.next() else {
-            break;
-        };
+    for address in addresses.iter().take(MAX_ADDRESSES) {
         dials.push(dial(*address));
         let answered = tokio::time::timeout(STAGGER, dials.next()).await;
         match answered {

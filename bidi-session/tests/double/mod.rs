@@ -57,9 +57,14 @@ pub(crate) struct Line {
 #[derive(Clone, Default)]
 pub(crate) struct Double {
     puppets: Arc<Mutex<HashMap<String, Arc<Puppet>>>>,
+    /// Runs when the size of an order `hook` is asked for.
+    pub(crate) hook: Arc<Mutex<Option<Hook>>>,
     pub(crate) dialing: Arc<AtomicU32>,
     pub(crate) most_dialing: Arc<AtomicU32>,
 }
+
+/// What a test wants to happen in the middle of a call.
+type Hook = Box<dyn FnOnce() + Send>;
 
 /// One worker of a test.
 pub(crate) struct Puppet {
@@ -143,6 +148,11 @@ impl Connector for Double {
     }
 
     fn size(&self, message: &Order) -> usize {
+        if message.text == "hook"
+            && let Some(hook) = self.hook.lock().unwrap().take()
+        {
+            hook();
+        }
         message.bytes
     }
 

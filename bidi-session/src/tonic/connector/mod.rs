@@ -46,12 +46,14 @@ const HOW_TO_ANSWER: &str =
 pub struct Tonic<Out, In> {
     call: Arc<Call<Out, In>>,
     size: Arc<dyn Fn(&Out) -> usize + Send + Sync>,
-    answers: Arc<dyn Fn(&In) -> Option<u64> + Send + Sync>,
+    answers: Arc<Answers<In>>,
     resolver: Resolver,
     pings: Arc<Pings>,
 }
 
 type Call<Out, In> = dyn Fn(Channel, Request<Outbox<Out>>) -> Calling<In> + Send + Sync;
+
+type Answers<In> = dyn Fn(&In) -> Option<u64> + Send + Sync;
 
 type Calling<In> = Pin<Box<dyn Future<Output = Result<Response<Streaming<In>>, Status>> + Send>>;
 
