@@ -72,6 +72,31 @@ async fn a_place_lost_between_win_and_confirmation_is_no_win() {
     assert_eq!(leadership.token(), 2);
 }
 
+/// So that a late answer or release of the old place cannot hit the new one.
+#[tokio::test(start_paused = true)]
+async fn a_repeated_attempt_keeps_its_id_and_a_new_place_has_a_new_one() {
+    let store = MemoryStore::new(1);
+    let wire = Wire::new(store.clone());
+    wire.rule(move |call, nth| match (call, nth) {
+        (Call::Join, 0) => Trouble::lost_answer(),
+        (Call::Renew, 0) => {
+            store.expire(1);
+            Trouble::default()
+        }
+        _ => Trouble::default(),
+    });
+    let leadership = wire.election(config()).campaign(b"n1").await.unwrap();
+    assert_eq!(
+        leadership.token(),
+        2,
+        "one place for two attempts, then another"
+    );
+    let ids = wire.joined();
+    assert_eq!(ids.len(), 3);
+    assert_eq!(ids[0], ids[1]);
+    assert_ne!(ids[1], ids[2]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_win_that_cannot_be_confirmed_is_not_returned() {
     let wire = Wire::new(MemoryStore::new(1));

@@ -296,6 +296,39 @@ fn a_takeover_waits_and_still_hands_out_a_fresh_lease() {
 }
 
 #[test]
+fn a_takeover_with_too_little_left_of_the_lease_needs_another_renewal() {
+    let config = ElectionConfig::for_ttl(TTL).with_takeover_delay(Duration::from_secs(8));
+    let mut core = candidate_with(config);
+    core.step(at(0.0), Input::Start);
+    core.step(at(0.0), Input::Joined { ttl: TTL });
+    core.step(at(0.0), Input::Verified(Standing::Queued));
+    core.step(at(0.0), Input::Waited(Standing::First));
+    let won = renewals(&core.step(at(0.0), Input::Verified(Standing::First)))[0];
+    core.step(at(0.0), confirmed(won));
+    let announces = |actions: &[Action]| has(actions, |one| matches!(one, Action::Announce(_)));
+    let actions = core.step(at(8.0), Input::Tick);
+    assert!(
+        !announces(&actions),
+        "1.99 s are left, less than the reserve"
+    );
+    let attempt = renewals(&actions)[0];
+    assert!(announces(&core.step(at(8.1), confirmed(attempt))));
+}
+
+#[test]
+fn a_place_granted_to_an_earlier_attempt_is_renewed_by_that_ones_time() {
+    let config = ElectionConfig::for_ttl(TTL);
+    let every = config.renew_every;
+    let mut core = candidate_with(config);
+    core.step(at(0.0), Input::Start);
+    let (call, error) = (Call::Join, None);
+    core.step(at(3.0), Input::Failed { call, error });
+    core.step(at(3.2), Input::Joined { ttl: TTL });
+    core.step(at(3.2), Input::Verified(Standing::Queued));
+    assert_eq!(core.next_wake(at(3.2)), Some(at(0.0) + every));
+}
+
+#[test]
 fn without_a_predecessor_nothing_is_waited_for() {
     let config = ElectionConfig::for_ttl(TTL).with_takeover_delay(Duration::from_secs(15));
     lead(&mut candidate_with(config), at(0.0));

@@ -24,8 +24,8 @@ use crate::{Election, ElectionConfig, Error, Leader, Leadership, StoreElection};
 /// Leases run on the store's own timer, from when it received a request, never
 /// on the word of a holder: holder and store behave like two machines.
 ///
-/// Under paused tokio time use [`simulated`](Self::simulated): tokio's clock
-/// then moves without the machine's.
+/// Under paused tokio time use `MemoryElection::simulated` of the feature
+/// `test-util`: tokio's clock then moves without the machine's.
 #[derive(Clone, Debug)]
 pub struct MemoryElection {
     election: StoreElection<MemoryStore>,

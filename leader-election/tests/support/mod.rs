@@ -107,6 +107,7 @@ pub(crate) struct Wire {
 struct State {
     rule: Rule,
     sent: BTreeMap<Call, Vec<Duration>>,
+    joined: Vec<CandidateId>,
 }
 
 impl Wire {
@@ -114,6 +115,7 @@ impl Wire {
         let state = State {
             rule: Box::new(|_, _| Trouble::default()),
             sent: BTreeMap::new(),
+            joined: Vec::new(),
         };
         Self {
             store,
@@ -134,6 +136,11 @@ impl Wire {
     pub(crate) fn sent(&self, call: Call) -> Vec<Duration> {
         let state = self.state();
         state.sent.get(&call).cloned().unwrap_or_default()
+    }
+
+    /// The id of each attempt to join.
+    pub(crate) fn joined(&self) -> Vec<CandidateId> {
+        self.state().joined.clone()
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -179,6 +186,7 @@ async fn pause(length: Duration) {
 #[async_trait]
 impl Store for Wire {
     async fn join(&self, id: CandidateId, value: &[u8], ttl: Duration) -> Result<Grant, Error> {
+        self.state().joined.push(id);
         self.carry(Call::Join, self.store.join(id, value, ttl))
             .await
     }
