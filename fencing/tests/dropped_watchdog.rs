@@ -11,11 +11,23 @@ use std::fs;
 use fencing::{GuardState, StartError, Watchdog, WatchdogConfig, boot_time};
 use support::{ms, until, wait};
 
-/// The watchdogs' threads of this process.
-fn threads() -> usize {
+/// The states of this process's watchdog threads: `S` for one that sleeps.
+fn states() -> String {
     let tasks = fs::read_dir("/proc/self/task").unwrap();
-    let names = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("comm")).ok());
-    names.filter(|name| name.trim() == "fence-watchdog").count()
+    let stats = tasks.filter_map(|task| fs::read_to_string(task.ok()?.path().join("stat")).ok());
+    stats
+        .filter_map(|stat| stat.split_once("(fence-watchdog) ")?.1.chars().next())
+        .collect()
+}
+
+fn threads() -> usize {
+    states().len()
+}
+
+/// Waits for a thread that has nothing to do but sleep, so that what follows must
+/// wake it.
+fn until_asleep() {
+    until("the thread sleeps", || states() == "S");
 }
 
 #[test]
@@ -32,7 +44,7 @@ fn a_dropped_watchdog_acts_on_its_live_guard_and_then_ends() {
 
     // Without a guard the thread ends with its owner.
     let watchdog = start();
-    until("the thread has started", || threads() == 1);
+    until_asleep();
     drop(watchdog);
     until("the thread without a guard has ended", || threads() == 0);
 
@@ -60,7 +72,7 @@ fn a_dropped_watchdog_acts_on_its_live_guard_and_then_ends() {
         let watchdog = start();
         let guard = watchdog.guard(3, deadline(3_600_000)).unwrap();
         drop(watchdog);
-        until("the thread has started", || threads() == 1);
+        until_asleep();
         if finish {
             wait(guard.finish());
         } else {

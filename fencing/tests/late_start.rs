@@ -73,6 +73,19 @@ fn a_renewal_moves_both_points_later_and_never_earlier() {
 }
 
 #[test]
+fn a_renewal_from_the_cancel_point_on_is_too_late_even_if_nobody_has_looked() {
+    for now in [107_500, 109_499, 109_500, 3_000_000] {
+        let (watchdog, _, hand) = simulated();
+        let guard = watchdog.guard(7, ms(110_000)).unwrap();
+        hand.set(now);
+        guard.extend(ms(now + 10_000));
+        guard.check().unwrap_err();
+        hand.set(109_500.max(now));
+        assert_eq!(guard.state(), GuardState::Lost, "at {now}");
+    }
+}
+
+#[test]
 fn the_watchdog_cancels_at_the_cancel_point_and_counts_the_loss_at_the_abort_point() {
     let (watchdog, simulation, hand) = simulated();
     let guard = watchdog.guard(7, ms(110_000)).unwrap();

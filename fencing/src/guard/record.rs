@@ -232,6 +232,9 @@ impl fmt::Debug for Record {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::OnceLock;
+    use std::sync::atomic::AtomicBool;
+
     use super::*;
     use crate::config::WatchdogConfig;
 
@@ -256,5 +259,41 @@ mod tests {
         assert_eq!(record.advance(), None);
         assert!(record.cancelled().has_fired());
         drop(locked);
+    }
+
+    /// A renewal is stopped between its look at the clock and its change; meanwhile
+    /// the cancel point passes and a check refuses.
+    #[test]
+    fn a_refusal_in_the_middle_of_a_renewal_holds() {
+        let ms = Duration::from_millis;
+        let record: Arc<OnceLock<Record>> = Arc::default();
+        let (is_renewing, late) = (
+            Arc::new(AtomicBool::default()),
+            Arc::new(AtomicBool::default()),
+        );
+        let refusals = Arc::new(AtomicU64::new(0));
+        let clock = Clock::Simulated(Arc::new({
+            let (record, is_renewing) = (Arc::clone(&record), Arc::clone(&is_renewing));
+            let (late, refusals) = (Arc::clone(&late), Arc::clone(&refusals));
+            move || {
+                if is_renewing.swap(false, Ordering::SeqCst) {
+                    late.store(true, Ordering::SeqCst);
+                    record.get().unwrap().check().unwrap_err();
+                    refusals.fetch_add(1, Ordering::SeqCst);
+                    return ms(7_499);
+                }
+                ms(if late.load(Ordering::SeqCst) {
+                    7_500
+                } else {
+                    0
+                })
+            }
+        }));
+        let timing = WatchdogConfig::default().timing();
+        let record = record.get_or_init(|| Record::new(1, ms(10_000), timing, clock, None));
+        is_renewing.store(true, Ordering::SeqCst);
+        record.extend(ms(20_000));
+        assert_eq!(refusals.load(Ordering::SeqCst), 1);
+        record.check().unwrap_err();
     }
 }

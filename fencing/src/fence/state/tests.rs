@@ -95,14 +95,14 @@ fn a_raise_during_a_save_waits_for_a_save_of_its_own() {
     assert!(is_waiting(&step(&mut state, 9, &mut nine)));
     state.begin_save().unwrap();
     assert!(is_waiting(&step(&mut state, 10, &mut ten)));
-    state.end_save(Ok(()));
+    // The failure of the attempt for 9 is none of 10's.
+    state.end_save(Err(failure()));
     assert!(is_waiting(&step(&mut state, 10, &mut ten)));
     assert!(matches!(
         step(&mut state, 9, &mut nine),
         Step::Refused(AdmitError::Stale(_))
     ));
     assert_eq!(state.begin_save().unwrap().number, 10);
-    // The failure of the earlier attempt would not be this call's.
     state.end_save(Ok(()));
     assert!(matches!(step(&mut state, 10, &mut ten), Step::Admitted(_)));
 }
