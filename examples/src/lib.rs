@@ -2,6 +2,47 @@
 //!
 //! [`meta`] is the control plane, [`compute`] a worker, [`store`] the resource
 //! that checks tokens, [`embedded`] puts all of them into one process.
+//!
+//! # The pattern, to lift into a service of one's own
+//!
+//! With a real store the policy of the watchdog is to end the process; here, and
+//! in one process, it only cancels.
+//!
+//! ```
+//! use std::pin::pin;
+//!
+//! use fencing::{Guard, Watchdog, WatchdogConfig};
+//! use leader_election::{Election, ElectionConfig, MemoryElection};
+//! # async fn lead(_token: u64, _guard: &Guard) {}
+//! # async fn shutdown_signal() { tokio::time::sleep(std::time::Duration::from_millis(50)).await }
+//! # #[tokio::main]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let watchdog = Watchdog::start(WatchdogConfig::default())?;
+//! let config = ElectionConfig::default().with_reserve(watchdog.reserve()); // time to stop, kept free in every lease
+//! let election = MemoryElection::new(config, 1);
+//! let mut shutdown = pin!(shutdown_signal()); // SIGTERM, Ctrl-C
+//! loop {
+//!     let leadership = tokio::select! {
+//!         won = election.campaign(b"meta-1:7070") => won?,
+//!         () = &mut shutdown => break,
+//!     };
+//!     let guard = watchdog.guard(leadership.token(), leadership.deadline())?;
+//!     let renewed = guard.clone();
+//!     leadership.follow(move |deadline| renewed.extend(deadline)); // renewal or loss: the same call
+//!     let stop = tokio::select! {
+//!         ended = guard.run(lead(leadership.token(), &guard)) => { tracing::warn!(?ended, "stopped leading"); false }
+//!         () = &mut shutdown => true,
+//!     };
+//!     guard.finish().await; // no permit is held from here on
+//!     leadership.resign().await; // the next one may start at once
+//!     if stop { break }
+//! }
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Inside `lead`: a new pool for the term, `insert` every worker, `ready` those
+//! that hold shards, `inject`, `collect`, `guard.permit()`, commit; see [`meta`].
 
 pub mod cli;
 pub mod compute;

@@ -127,7 +127,9 @@ impl Hooks for Faults {
         if self.worker.take(elapsed, bytes, self.total_bytes) {
             self.kill_worker();
         }
+        // After the last commit there is nobody left to take over: that is no kill.
         if let Some(When::Share(_)) = self.leader.when
+            && bytes < self.total_bytes
             && self.leader.take(elapsed, bytes, self.total_bytes)
         {
             self.kill_leader.notify_one();

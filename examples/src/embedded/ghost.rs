@@ -3,6 +3,8 @@
 //! It knows nothing of its successor. After the successor's first commit it tries
 //! to commit an epoch of its own, through the function that every leader uses.
 
+use std::time::Duration;
+
 use fencing::Guard;
 use leader_election::Leadership;
 use tokio::sync::watch;
@@ -12,6 +14,9 @@ use crate::meta::{Holder, commit};
 use crate::status::Status;
 use crate::store::Store;
 use crate::wire::{Epoch, Manifest};
+
+/// How often it looks at the store where nobody tells it anything.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
 
 /// What is left of a killed leader.
 pub(super) struct Ghost {
@@ -27,10 +32,19 @@ pub(super) struct Ghost {
 impl Ghost {
     /// Waits for the successor's first commit, tries to commit, and returns
     /// whether it was refused.
+    ///
+    /// Where the chain had ended with its own last commit there is no successor's
+    /// commit, and nothing to try.
     pub(super) async fn haunt(self, mut status: watch::Receiver<Status>) -> bool {
         let token = self.leadership.token();
-        while self.store.head().id().term <= token {
-            if status.changed().await.is_err() {
+        loop {
+            let head = self.store.head();
+            if head.id().term > token {
+                break;
+            }
+            // A commit that was under way at its death may land without any news.
+            let news = tokio::time::timeout(LOOK_EVERY, status.changed()).await;
+            if head.last || matches!(news, Ok(Err(_))) {
                 return true;
             }
         }

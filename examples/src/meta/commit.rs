@@ -129,7 +129,7 @@ impl Reign<'_> {
 
     /// Removes the files of lost barriers once, after the first commit that follows them.
     async fn clean(&mut self) {
-        if !std::mem::take(&mut self.must_clean) {
+        if std::mem::take(&mut self.recoveries_since_commit) == 0 {
             return;
         }
         let store = self.meta.store.clone();

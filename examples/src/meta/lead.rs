@@ -55,8 +55,8 @@ pub(super) struct Reign<'a> {
     /// Sessions that came up since the assignment and hold no shard of it.
     pub(super) joined: Vec<WorkerId>,
     pub(super) injected_at: tokio::time::Instant,
-    /// A recovery lies behind and no commit since: files of lost barriers may lie about.
-    pub(super) must_clean: bool,
+    /// Above zero, files of lost barriers may lie about.
+    pub(super) recoveries_since_commit: u32,
 }
 
 impl<'a> Reign<'a> {
@@ -101,7 +101,7 @@ impl<'a> Reign<'a> {
             assigned: BTreeMap::new(),
             joined: Vec::new(),
             injected_at: tokio::time::Instant::now(),
-            must_clean: true,
+            recoveries_since_commit: 0,
         })
     }
 
@@ -142,11 +142,18 @@ impl<'a> Reign<'a> {
         let round = self.inject()?;
         let answers = self.collect(round).await?;
         self.commit_epoch(answers).await?;
-        if self.head.last || self.joined.is_empty() {
+        if self.joined.is_empty() || self.open_shards() <= self.assigned.len() {
             return Ok(());
         }
         let names: Vec<&str> = self.joined.iter().map(AsRef::as_ref).collect();
         Err(Turn::Recover(format!("{} joined", names.join(", "))))
+    }
+
+    /// Returns how many shards are not read to their end.
+    fn open_shards(&self) -> usize {
+        let plan = &self.meta.plan;
+        let positions = self.head.positions.iter();
+        positions.filter(|p| plan.remaining(p) > 0).count()
     }
 
     /// Returns an epoch that this term has not used.

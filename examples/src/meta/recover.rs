@@ -9,8 +9,12 @@ use super::assign::assign;
 use super::lead::{Assigned, Reign, Turn};
 use crate::wire::{Command, Position, Progress, Reset, command, reply};
 
-/// Pause before a recovery is tried again, and between two looks at the workers.
+/// Pause between two looks at the workers, and the first before a recovery that
+/// follows another one without a commit in between; it doubles then.
 const PAUSE: Duration = Duration::from_millis(50);
+
+/// The longest such pause.
+const MAX_PAUSE: Duration = Duration::from_secs(1);
 
 impl Reign<'_> {
     /// Waits for workers, hands out the shards at the head's positions, and
@@ -22,13 +26,17 @@ impl Reign<'_> {
                 .recovered(self.token, self.head.id(), &cause);
         }
         loop {
-            self.must_clean = true;
+            if self.recoveries_since_commit > 0 {
+                let doublings = (self.recoveries_since_commit - 1).min(10);
+                self.pause((PAUSE * (1 << doublings)).min(MAX_PAUSE))
+                    .await?;
+            }
+            self.recoveries_since_commit += 1;
             let up = self.wait_for_workers().await?;
             match self.reset(&up).await {
                 Err(Turn::Recover(why)) => self.meta.journal.hindered(&why),
                 done => return done,
             }
-            self.pause().await?;
         }
     }
 
@@ -55,7 +63,7 @@ impl Reign<'_> {
             if !up.is_empty() {
                 return Ok(up);
             }
-            self.pause().await?;
+            self.pause(PAUSE).await?;
         }
     }
 
@@ -83,6 +91,7 @@ impl Reign<'_> {
         });
         let round = round.map_err(|error| Turn::Recover(error.to_string()))?;
         self.last = epoch;
+        self.injected_at = tokio::time::Instant::now();
         self.joined.clear();
         self.assigned = targets
             .into_iter()
@@ -112,10 +121,10 @@ impl Reign<'_> {
         (self.settings().epoch_bytes / workers.max(1) as u64).max(1)
     }
 
-    async fn pause(&self) -> Result<(), Turn> {
+    async fn pause(&self, wait: Duration) -> Result<(), Turn> {
         tokio::select! {
             () = self.stop.cancelled() => Err(Turn::Stopped),
-            () = sleep(PAUSE) => Ok(()),
+            () = sleep(wait) => Ok(()),
         }
     }
 }

@@ -1,14 +1,11 @@
 //! An output that nobody reads, or that is closed, stops nothing.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod support;
 
 use std::io::Write;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
+use crate::support::{barrier_loop, folder, make_tree, send, text, wait};
 use examples::store::Store;
-use support::{barrier_loop, folder, make_tree, send, text, wait};
 
 /// Starts it with both outputs in a pipe that is full and that nobody reads.
 fn start_on_full_pipe(

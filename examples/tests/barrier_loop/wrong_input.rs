@@ -1,12 +1,9 @@
 //! Wrong input ends with one clear line and exit code 2, and leaves nothing behind.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod support;
 
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use support::{Run, barrier_loop, folder, names, run, text};
+use crate::support::{Run, barrier_loop, folder, names, run, text};
 
 /// Fails unless the run ended with code 2 and one line that holds `expected`.
 #[track_caller]

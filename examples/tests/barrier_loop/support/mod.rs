@@ -1,6 +1,4 @@
 //! What several tests share: the program as a child process, and trees of files.
-#![allow(dead_code, reason = "each test file uses a part of it")]
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 pub(crate) mod stage;
 

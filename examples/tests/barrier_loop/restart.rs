@@ -1,17 +1,14 @@
 //! A second start on the same output folder goes on from the last committed epoch.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod support;
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
-use examples::store::Store;
-use support::{
+use crate::support::{
     Numbers, Run, barrier_loop, check_finished, folder, make_tree, run, send, text, wait,
 };
+use examples::store::Store;
 
 /// Small epochs on purpose: the run is long enough to be caught in the middle.
 fn start(input: &Path, out: &Path) -> Child {

@@ -1,17 +1,14 @@
 //! A leader that was killed, but runs on, cannot commit after its successor.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod support;
 
 use std::time::Duration;
 
+use crate::support::stage::{Stage, in_time};
+use crate::support::{folder, make_tree};
 use examples::embedded::Workers;
 use examples::meta::{Ended, Holder, Refused, commit};
 use examples::store::CommitError;
 use examples::wire::{Epoch, Manifest};
 use fencing::{Guard, Policy, Watchdog, WatchdogConfig, boot_time};
-use support::stage::{Stage, in_time};
-use support::{folder, make_tree};
 use tokio_util::sync::CancellationToken;
 
 /// Opens a reign with token 1 that commits one epoch and is then cut off.

@@ -1,9 +1,6 @@
 //! A large tree with a leader and a worker killed on the way ends equal.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod support;
-
-use support::{check_finished, folder, make_tree, run, text};
+use crate::support::{check_finished, folder, make_tree, run, text};
 
 #[test]
 fn a_tree_of_100_mb_with_both_kills_ends_equal() {

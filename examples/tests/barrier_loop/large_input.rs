@@ -1,14 +1,11 @@
 //! Large and unusual inputs: equal, within bounded memory.
 //!
 //! `SOAK=1` adds some hundreds of megabytes: the sources in cargo's registry.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod support;
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use support::{folder, make_tree, run};
+use crate::support::{folder, make_tree, run};
 
 /// Peak memory that no input may exceed, MiB.
 const MOST: u64 = 400;

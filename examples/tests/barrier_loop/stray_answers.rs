@@ -1,18 +1,15 @@
 //! An answer that belongs to no round under way is counted and dropped, never counted in.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod support;
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use crate::support::stage::{Scripted, Stage, endpoint, in_time, serve};
+use crate::support::{folder, make_tree};
 use bidi_session::WorkerId;
 use bidi_session::tonic::{Acceptor, Session};
 use examples::compute::Counter;
 use examples::meta::Ended;
 use examples::wire::{Command, Epoch, Reply, command, reply};
-use support::stage::{Scripted, Stage, endpoint, in_time, serve};
-use support::{folder, make_tree};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 

@@ -1,7 +1,4 @@
 //! A worker that cannot be reached at first is used later without anybody's second call.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod support;
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -9,14 +6,14 @@ use std::process::Command as Process;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::support::stage::{Stage, endpoint, in_time};
+use crate::support::{folder, make_tree};
 use bidi_session::WorkerId;
 use bidi_session::tonic::Acceptor;
 use examples::compute::{Counter, Node};
 use examples::meta::{Ended, Hooks};
 use examples::status::Status;
 use examples::wire::compute_server::ComputeServer;
-use support::stage::{Stage, endpoint, in_time};
-use support::{folder, make_tree};
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
@@ -139,7 +136,7 @@ fn a_worker_whose_name_does_not_resolve_at_first_is_used_when_it_does() {
     let hosts = folder.join("hosts");
     std::fs::write(&hosts, "127.0.0.1 localhost\n").unwrap();
     let script = "mount --bind \"$LATE_WORKER_HOSTS\" /etc/hosts && exec \"$@\"";
-    let name = "a_worker_whose_name_does_not_resolve_at_first_is_used_when_it_does";
+    let name = "late_worker::a_worker_whose_name_does_not_resolve_at_first_is_used_when_it_does";
     let status = Process::new("unshare")
         .args(["--mount", "sh", "-c", script, "sh"])
         .arg(std::env::current_exe().unwrap())
