@@ -92,6 +92,20 @@ async fn dropped_events_discard_messages_and_stop_nothing_else() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn dropping_events_lets_a_stream_go_on_that_waited_for_room() {
+    let double = Double::default();
+    let (pool, events) = double.pool_with(PoolConfig::new(1).with_inbox(2));
+    pool.insert("a", "a".to_owned());
+    let line = double.puppet("a").line().await;
+    line.say(Word::note(1)).await;
+    line.say(Word::note(2)).await;
+    line.words.send(Ok(Word::note("stuck"))).await.unwrap();
+    drop(events);
+    line.say(Word::note("and on")).await;
+    assert_eq!(pool.counters().discarded, 4);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_flood_of_one_worker_does_not_hide_another() {
     let double = Double::default();
     let (_pool, mut events, lines) = double.up(&["a", "b"]).await;

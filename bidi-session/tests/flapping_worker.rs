@@ -112,13 +112,24 @@ async fn ready_answers_at_once_where_waiting_is_in_vain() {
         error.to_string().contains("who (unknown worker)"),
         "{error}"
     );
-    let (removed, ()) = tokio::join!(pool.ready(["a"], LONG), async {
-        pool.remove("a");
+    double.puppet("b").set(Act::Hang);
+    pool.insert("b", "b".to_owned());
+    let (removed, ()) = tokio::join!(pool.ready(["a", "b"], LONG), async {
+        pool.remove("b");
     });
-    assert_eq!(removed.unwrap_err().missing, [("a".into(), None)]);
-    pool.insert("a", "a".to_owned());
+    assert_eq!(removed.unwrap_err().missing[1], ("b".into(), None));
     let (closed, ()) = tokio::join!(pool.ready(["a"], LONG), pool.close());
     assert_eq!(closed.unwrap_err().to_string(), "the pool is closed");
+    assert_eq!(start.elapsed(), Duration::ZERO);
+}
+
+#[tokio::test(start_paused = true)]
+async fn ready_returns_at_the_moment_the_last_one_is_up() {
+    let double = Double::default();
+    let (pool, _events, _lines) = double.up(&["a"]).await;
+    let start = tokio::time::Instant::now();
+    pool.insert("b", "b".to_owned());
+    pool.ready(["a", "b"], LONG).await.unwrap();
     assert_eq!(start.elapsed(), Duration::ZERO);
 }
 

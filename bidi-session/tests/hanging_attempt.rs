@@ -56,6 +56,17 @@ async fn a_dial_limit_is_shared_between_pools() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_session_does_not_count_as_an_attempt() {
+    let double = Double::default();
+    let config = PoolConfig::new(1).with_dial_limit(DialLimit::new(1));
+    let (pool, _events) = double.pool_with(config);
+    for worker in ["a", "b", "c"] {
+        pool.insert(worker, worker.to_owned());
+    }
+    pool.ready(["a", "b", "c"], LONG).await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
 async fn removal_and_replacement_end_an_attempt_at_once() {
     let double = Double::default();
     let (pool, mut events) = double.pool();

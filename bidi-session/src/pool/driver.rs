@@ -134,7 +134,7 @@ async fn read<C: Connector>(
         let batch = tokio::select! {
             biased;
             () = slot.over(generation) => return,
-            batch = next_batch(pool, slot, &mut inbound, deafness.as_mut()) => batch,
+            batch = next_batch(slot, &mut inbound, deafness.as_mut()) => batch,
         };
         dispatch(pool, slot, generation, batch.messages);
         // A flood of answers would never find its stream empty.
@@ -150,12 +150,11 @@ async fn read<C: Connector>(
 
 /// Waits for room for messages, then for messages or the end.
 async fn next_batch<C: Connector>(
-    pool: &Shared<C>,
     slot: &Slot<C>,
     inbound: &mut Inbound<C::In>,
     deafness: Pin<&mut impl Future<Output = ()>>,
 ) -> Batch<C::In> {
-    let room = pool.inbox.room(slot.mailbox()).await.min(BATCH);
+    let room = slot.mailbox().room().await.min(BATCH);
     tokio::select! {
         biased;
         batch = read_batch(inbound, room) => batch,

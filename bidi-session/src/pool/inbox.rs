@@ -80,11 +80,6 @@ impl<In> Inbox<In> {
         }
     }
 
-    /// Waits until messages of a worker have room, and returns for how many.
-    pub(crate) async fn room(&self, mailbox: &Mailbox<In>) -> usize {
-        mailbox.room(|| self.is_abandoned()).await
-    }
-
     /// Takes events of the next worker in turn; `false` when the pool has ended.
     pub(crate) fn poll_take(
         &self,

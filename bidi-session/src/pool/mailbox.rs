@@ -100,12 +100,9 @@ impl<In> Mailbox<In> {
     }
 
     /// Waits for room; only the worker's task waits.
-    pub(crate) async fn room(&self, is_abandoned: impl Fn() -> bool) -> usize {
+    pub(crate) async fn room(&self) -> usize {
         loop {
             let has_room = self.has_room.notified();
-            if is_abandoned() {
-                return self.limit;
-            }
             let messages = self.lock().messages;
             if messages < self.limit {
                 return self.limit - messages;

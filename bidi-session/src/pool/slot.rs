@@ -86,7 +86,7 @@ impl<C: Connector> Slot<C> {
         &self.id
     }
 
-    pub(crate) fn mailbox(&self) -> &Arc<Mailbox<C::In>> {
+    pub(crate) fn mailbox(&self) -> &Mailbox<C::In> {
         &self.mailbox
     }
 
