@@ -20,6 +20,8 @@ pub enum Phase {
     Collecting,
     /// An epoch is being made durable.
     Committing,
+    /// The chain has ended; the totals are merged and compared.
+    Comparing,
 }
 
 impl fmt::Display for Phase {
@@ -30,6 +32,7 @@ impl fmt::Display for Phase {
             Self::Counting => "counting",
             Self::Collecting => "collecting",
             Self::Committing => "committing",
+            Self::Comparing => "merging and comparing",
         })
     }
 }

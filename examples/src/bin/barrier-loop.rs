@@ -9,7 +9,7 @@ use examples::cli::Args;
 use examples::embedded::{Outcome, Setup, Totals, finish, run};
 use examples::journal::Journal;
 use examples::report::{Display, Summary, print};
-use examples::status::Status;
+use examples::status::{Phase, Status};
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -61,6 +61,9 @@ async fn count(args: &Args, setup: &Setup) -> u8 {
     let display = (!args.quiet).then(|| Display::start(watched)).flatten();
     let journal = Journal::default();
     let outcome = run(setup, args, &status, &journal, &stop).await;
+    if let Outcome::Finished { .. } = outcome {
+        status.send_modify(|status| status.phase = Phase::Comparing);
+    }
     let totals = match outcome {
         Outcome::Finished { .. } => total(args, setup, &stop).await,
         _ => Ok(None),
