@@ -57,7 +57,9 @@ fn main() -> ExitCode {
 async fn count(args: &Args, setup: &Setup) -> u8 {
     let stop = CancellationToken::new();
     let listening = tokio::spawn(cancel_on_signal(stop.clone()));
-    let (status, watched) = watch::channel(Status::default());
+    let mut first = Status::default();
+    first.total_bytes = setup.plan.total_bytes();
+    let (status, watched) = watch::channel(first);
     let display = (!args.quiet).then(|| Display::start(watched)).flatten();
     let journal = Journal::default();
     let outcome = run(setup, args, &status, &journal, &stop).await;

@@ -16,7 +16,7 @@ use super::workers::Workers;
 use crate::cli::Args;
 use crate::journal::Journal;
 use crate::meta::{Candidate, Ended};
-use crate::status::Status;
+use crate::status::{Phase, Status};
 
 /// Length of a lease: how long a killed leader is waited for.
 const TTL: Duration = Duration::from_secs(2);
@@ -173,6 +173,8 @@ impl<'a> Election<'a> {
         self.store.cut(token);
         let note = format!("the leader (token {token}) was killed");
         self.journal.killed(note);
+        self.status
+            .send_modify(|status| status.phase = Phase::Electing);
         let ghost = Ghost {
             leadership,
             guard,

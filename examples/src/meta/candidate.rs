@@ -13,7 +13,7 @@ use tonic::transport::Endpoint;
 use super::lead::{Reign, Turn};
 use crate::input::InputPlan;
 use crate::journal::Journal;
-use crate::status::Status;
+use crate::status::{Phase, Status};
 use crate::store::Store;
 
 /// How the loop behaves.
@@ -167,6 +167,8 @@ impl Candidate {
             // Nothing of this reign runs from here on; only then may the next one begin.
             guard.finish().await;
             leadership.resign().await;
+            self.status
+                .send_modify(|status| status.phase = Phase::Electing);
             match turn {
                 Turn::Lost(_) | Turn::Recover(_) => {}
                 Turn::Finished => return Ended::Finished,
