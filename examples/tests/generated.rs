@@ -45,6 +45,8 @@ fn generate(folder: &Path, proto: &str, code: &str) -> String {
     let descriptors = protox::compile([folder.join(proto)], [folder]).unwrap();
     let out = tempfile::tempdir().unwrap();
     tonic_prost_build::configure()
+        // Paths of many files share one buffer.
+        .bytes(".barrier.v1.Source.path")
         .out_dir(out.path())
         .compile_fds(descriptors)
         .unwrap();

@@ -8,6 +8,7 @@ use crate::cli::Args;
 use crate::input::{InputError, InputPlan, default_input, find_files};
 use crate::meta::Settings;
 use crate::store::{Store, StoreError};
+use crate::wire::Source;
 
 /// A run that may begin.
 #[derive(Debug)]
@@ -74,12 +75,17 @@ impl Setup {
         }
         let found =
             find_files(&inputs, args.out.as_deref(), is_default).map_err(SetupError::Input)?;
-        let mut temporary = None;
-        let known = match &args.out {
-            // Read before anything is made: a folder that holds no plan is still untouched.
-            Some(out) if out.join("plan").exists() => None,
-            _ => Some(InputPlan::new(found.clone()).map_err(SetupError::Input)?),
+        // Read before anything is made: a folder that holds no plan is still untouched.
+        let is_new = !args
+            .out
+            .as_ref()
+            .is_some_and(|out| out.join("plan").exists());
+        let files = if is_new {
+            Files::Planned(InputPlan::new(found).map_err(SetupError::Input)?)
+        } else {
+            Files::Found(found)
         };
+        let mut temporary = None;
         let folder = match &args.out {
             Some(out) => out.clone(),
             None => {
@@ -91,14 +97,12 @@ impl Setup {
         let plan = match store.plan().map_err(SetupError::Store)? {
             Some(stored) => {
                 let plan = InputPlan::from_stored(stored);
-                plan.check_unchanged(&found).map_err(SetupError::Input)?;
+                plan.check_unchanged(files.sources())
+                    .map_err(SetupError::Input)?;
                 plan
             }
             None => {
-                let plan = match known {
-                    Some(plan) => plan,
-                    None => InputPlan::new(found).map_err(SetupError::Input)?,
-                };
+                let plan = files.into_plan().map_err(SetupError::Input)?;
                 store.keep_plan(plan.stored()).map_err(SetupError::Store)?;
                 plan
             }
@@ -115,6 +119,28 @@ impl Setup {
     #[must_use]
     pub fn is_kept(&self) -> bool {
         self.temporary.is_none()
+    }
+}
+
+/// The files that were found, cut into a plan or not yet.
+enum Files {
+    Found(Vec<Source>),
+    Planned(InputPlan),
+}
+
+impl Files {
+    fn sources(&self) -> &[Source] {
+        match self {
+            Self::Found(found) => found,
+            Self::Planned(plan) => &plan.stored().sources,
+        }
+    }
+
+    fn into_plan(self) -> Result<InputPlan, InputError> {
+        match self {
+            Self::Found(found) => InputPlan::new(found),
+            Self::Planned(plan) => Ok(plan),
+        }
     }
 }
 

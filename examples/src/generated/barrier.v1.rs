@@ -166,8 +166,8 @@ pub struct Plan {
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
 pub struct Source {
     /// The path's bytes.
-    #[prost(bytes = "vec", tag = "1")]
-    pub path: ::prost::alloc::vec::Vec<u8>,
+    #[prost(bytes = "bytes", tag = "1")]
+    pub path: ::prost::bytes::Bytes,
     #[prost(uint64, tag = "2")]
     pub len: u64,
     /// Modification time, nanoseconds since the epoch of the wall clock.

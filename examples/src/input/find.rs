@@ -1,9 +1,12 @@
 //! Finds the files to count.
 
 use std::fs::{self, Metadata};
+use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+
+use prost::bytes::Bytes;
 
 use super::InputError;
 use crate::wire::Source;
@@ -32,33 +35,47 @@ pub fn find_files(
 ) -> Result<Vec<Source>, InputError> {
     let leave_out = leave_out.and_then(|path| fs::canonicalize(path).ok());
     let mut search = Search {
+        paths: Vec::new(),
         found: Vec::new(),
         leave_out,
         skip_built,
     };
     for path in paths {
         let meta = fs::metadata(path).map_err(|e| InputError::Unreadable(path.clone(), e))?;
+        if !meta.is_file() && !meta.is_dir() {
+            return Err(InputError::NoFile(path.clone()));
+        }
         search.visit(path, &meta)?;
     }
     if search.found.is_empty() {
         return Err(InputError::Empty);
     }
-    Ok(search.found)
+    Ok(search.into_sources())
 }
 
 struct Search {
-    found: Vec<Source>,
+    /// All paths in one buffer: some hundred thousand small ones would cost several times more.
+    paths: Vec<u8>,
+    found: Vec<Found>,
     leave_out: Option<PathBuf>,
     skip_built: bool,
+}
+
+struct Found {
+    path: Range<usize>,
+    len: u64,
+    modified_ns: i64,
 }
 
 impl Search {
     fn visit(&mut self, path: &Path, meta: &Metadata) -> Result<(), InputError> {
         if meta.is_file() {
-            self.found.push(Source {
-                path: path.as_os_str().as_bytes().to_vec(),
+            let start = self.paths.len();
+            self.paths.extend_from_slice(path.as_os_str().as_bytes());
+            self.found.push(Found {
+                path: start..self.paths.len(),
                 len: meta.len(),
-                modified_ns: meta.mtime() * 1_000_000_000 + meta.mtime_nsec(),
+                modified_ns: modified_ns(meta),
             });
         } else if meta.is_dir() && !self.is_left_out(path) {
             let named = |e| InputError::Unreadable(path.to_owned(), e);
@@ -81,9 +98,28 @@ impl Search {
         Ok(())
     }
 
+    fn into_sources(self) -> Vec<Source> {
+        let paths = Bytes::from(self.paths.into_boxed_slice());
+        let found = self.found.into_iter();
+        let mut sources: Vec<Source> = found
+            .map(|found| Source {
+                path: paths.slice(found.path),
+                len: found.len,
+                modified_ns: found.modified_ns,
+            })
+            .collect();
+        sources.shrink_to_fit();
+        sources
+    }
+
     fn is_left_out(&self, path: &Path) -> bool {
         self.leave_out.is_some() && fs::canonicalize(path).ok() == self.leave_out
     }
+}
+
+/// Returns when a file was changed last, as a plan keeps it.
+pub(super) fn modified_ns(meta: &Metadata) -> i64 {
+    meta.mtime() * 1_000_000_000 + meta.mtime_nsec()
 }
 
 #[cfg(test)]
@@ -94,7 +130,7 @@ mod tests {
         found
             .iter()
             .map(|source| {
-                let path = String::from_utf8(source.path.clone()).unwrap();
+                let path = String::from_utf8(source.path.to_vec()).unwrap();
                 path.rsplit('/').next().unwrap().to_owned()
             })
             .collect()

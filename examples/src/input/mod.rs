@@ -17,9 +17,11 @@ pub enum InputError {
     Unreadable(PathBuf, std::io::Error),
     /// There is no file at all.
     Empty,
-    /// A file is not what it was when the first run began.
+    /// What was named is neither a file nor a folder.
+    NoFile(PathBuf),
+    /// A file is not what it was when the input was first read.
     Changed(PathBuf),
-    /// The files are others than in the first run.
+    /// The files are others than in the output folder's first run.
     OtherFiles,
 }
 
@@ -28,9 +30,12 @@ impl fmt::Display for InputError {
         match self {
             Self::Unreadable(path, error) => write!(f, "cannot read {}: {error}", path.display()),
             Self::Empty => f.write_str("no file to count: name files, or folders that hold some"),
+            Self::NoFile(path) => {
+                write!(f, "{} is neither a file nor a folder", path.display())
+            }
             Self::Changed(path) => write!(
                 f,
-                "{} has changed since the output folder's first run: use a new --out",
+                "{} has changed since it was first looked at: count it anew, with a new --out",
                 path.display()
             ),
             Self::OtherFiles => f.write_str(

@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fencing::Fence;
 use prost::Message;
+use prost::bytes::Bytes;
 
 use super::chain::Chain;
 use super::error::StoreError;
@@ -126,12 +127,11 @@ impl Store {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(StoreError::Io(path, error)),
         };
-        let (body, crc) = match bytes.split_last_chunk::<4>() {
-            Some((body, crc)) => (body, u32::from_le_bytes(*crc)),
-            None => return Err(StoreError::Plan(path)),
-        };
-        match Plan::decode(body) {
-            Ok(plan) if crc32fast::hash(body) == crc => Ok(Some(plan)),
+        let bytes = Bytes::from(bytes);
+        let crc = bytes.last_chunk::<4>().map(|crc| u32::from_le_bytes(*crc));
+        let body = bytes.slice(..bytes.len().saturating_sub(4));
+        match Plan::decode(body.clone()) {
+            Ok(plan) if crc == Some(crc32fast::hash(&body)) => Ok(Some(plan)),
             _ => Err(StoreError::Plan(path)),
         }
     }
@@ -142,11 +142,14 @@ impl Store {
     ///
     /// [`StoreError::Io`].
     pub fn keep_plan(&self, plan: &Plan) -> Result<(), StoreError> {
-        let mut bytes = plan.encode_to_vec();
-        let crc = crc32fast::hash(&bytes);
-        bytes.extend_from_slice(&crc.to_le_bytes());
+        let bytes = plan.encode_to_vec();
+        let crc = crc32fast::hash(&bytes).to_le_bytes();
         let path = self.folder.join("plan");
-        replace(&path, |file| file.write_all(&bytes)).map_err(|e| StoreError::Io(path, e))
+        replace(&path, |file| {
+            file.write_all(&bytes)?;
+            file.write_all(&crc)
+        })
+        .map_err(|e| StoreError::Io(path, e))
     }
 
     /// Writes `counts.tsv` anew: whole, or not at all.

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::InputError;
+use super::find::modified_ns;
 use crate::count::{Words, is_word_byte};
 use crate::wire::{Plan, Position, Shard, Slice, Source};
 
@@ -86,6 +87,23 @@ impl InputPlan {
             Some((_, changed)) => Err(InputError::Changed(source_path(changed).to_owned())),
             None => Ok(()),
         }
+    }
+
+    /// Looks whether the files are still those of this plan, without reading one.
+    ///
+    /// # Errors
+    ///
+    /// [`InputError`] with the first file that is gone or has changed.
+    pub fn check_on_disk(&self) -> Result<(), InputError> {
+        for source in &self.plan.sources {
+            let path = source_path(source);
+            let named = |error| InputError::Unreadable(path.to_owned(), error);
+            let meta = std::fs::metadata(path).map_err(named)?;
+            if meta.len() != source.len || modified_ns(&meta) != source.modified_ns {
+                return Err(InputError::Changed(path.to_owned()));
+            }
+        }
+        Ok(())
     }
 
     /// Returns the input's size, bytes.
