@@ -90,7 +90,8 @@ impl When {
 
 fn when(text: &str) -> Result<When, String> {
     let Some(percent) = text.strip_suffix('%') else {
-        return duration(text).map(When::After);
+        let time = duration(text).map(When::After);
+        return time.map_err(|_| "write a time such as 2s, or a share such as 30%".to_owned());
     };
     match percent.parse::<f64>() {
         Ok(share) if (0.0..100.0).contains(&share) => Ok(When::Share(share)),

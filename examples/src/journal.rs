@@ -42,8 +42,10 @@ pub struct Entries {
     pub hindrances: Vec<String>,
     /// Who led: token and name.
     pub leaders: Vec<(u64, String)>,
-    /// What was killed on request, and what became of it.
+    /// What was killed on request.
     pub kills: Vec<String>,
+    /// What became of the commits that killed leaders tried.
+    pub late_commits: Vec<String>,
     /// Answers that the pools dropped, by kind.
     pub dropped: Counters,
     /// Answers whose epoch is of an older term.
@@ -93,7 +95,13 @@ impl Journal {
         }
     }
 
-    /// Notes a kill on request, or what became of it.
+    /// Notes what became of a killed leader's commit.
+    pub fn late_commit(&self, what: String) {
+        tracing::info!(what, "late commit");
+        self.lock().late_commits.push(what);
+    }
+
+    /// Notes a kill on request.
     pub fn killed(&self, what: String) {
         tracing::info!(what, "kill");
         self.lock().kills.push(what);

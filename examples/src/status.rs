@@ -59,6 +59,8 @@ pub struct Status {
     pub read_bytes: u64,
     /// Rows committed by this process.
     pub rows: u64,
+    /// What keeps the loop from the next commit; empty where nothing does.
+    pub trouble: String,
     /// Size of the input, bytes.
     pub total_bytes: u64,
     /// Workers that have a session.

@@ -33,47 +33,70 @@ fn main() -> ExitCode {
             let _ = error.print();
             return ExitCode::from(EQUAL);
         }
-        Err(error) => return wrong(&first_line(&error.to_string())),
+        Err(error) => return wrong(&first_paragraph(&error.to_string())),
     };
-    if args.verbose {
-        tracing_subscriber::fmt()
-            .with_writer(std::io::stderr)
-            .with_max_level(tracing::Level::DEBUG)
-            .init();
+    if let Err(why) = check_open_files(args.workers) {
+        return wrong(&why);
     }
-    let setup = match Setup::new(&args) {
-        Ok(setup) => setup,
-        Err(error) => return wrong(&error.to_string()),
-    };
+    if args.verbose {
+        log_to_stderr();
+    }
     let runtime = match tokio::runtime::Runtime::new() {
         Ok(runtime) => runtime,
         Err(error) => return wrong(&format!("the runtime cannot start: {error}")),
     };
-    let code = runtime.block_on(count(&args, &setup));
+    let code = runtime.block_on(prepare_and_count(args));
     runtime.shutdown_timeout(LAST_WORK);
     ExitCode::from(code)
 }
 
-async fn count(args: &Args, setup: &Setup) -> u8 {
+/// Listens for signals first: the preparation of a large input takes a while.
+async fn prepare_and_count(args: Args) -> u8 {
     let stop = CancellationToken::new();
     let listening = tokio::spawn(cancel_on_signal(stop.clone()));
+    let given = args.clone();
+    let prepared = tokio::task::spawn_blocking(move || Setup::new(&given));
+    let setup = tokio::select! {
+        () = stop.cancelled() => None,
+        prepared = prepared => Some(prepared),
+    };
+    let code = match setup {
+        None => INTERRUPTED,
+        Some(Ok(Ok(setup))) => {
+            let code = count(&args, &setup, &stop).await;
+            setup.remove_temporary();
+            code
+        }
+        Some(Ok(Err(error))) => complain(&error.to_string()),
+        Some(Err(error)) => complain(&error.to_string()),
+    };
+    listening.abort();
+    code
+}
+
+async fn count(args: &Args, setup: &Setup, stop: &CancellationToken) -> u8 {
     let mut first = Status::default();
     first.total_bytes = setup.plan.total_bytes();
     let (status, watched) = watch::channel(first);
     let display = (!args.quiet).then(|| Display::start(watched)).flatten();
     let journal = Journal::default();
-    let outcome = run(setup, args, &status, &journal, &stop).await;
+    let outcome = run(setup, args, &status, &journal, stop).await;
     if let Outcome::Finished { .. } = outcome {
         status.send_modify(|status| status.phase = Phase::Comparing);
     }
     let totals = match outcome {
-        Outcome::Finished { .. } => total(args, setup, &stop).await,
+        Outcome::Finished { .. } => total(args, setup, stop).await,
         _ => Ok(None),
     };
     if let Some(display) = display {
         display.finish();
     }
-    let (code, says) = judge(&outcome, &totals, || durable(args, setup));
+    let differs = matches!(&totals, Ok(Some(totals)) if totals.difference.is_some());
+    let (code, says) = match setup.plan.check_on_disk() {
+        // A file that was changed meanwhile: the two counts saw different texts.
+        Err(changed) if differs => (WRONG_INPUT, changed.to_string()),
+        _ => judge(&outcome, &totals, || durable(args, setup)),
+    };
     if code == WRONG_INPUT {
         complain(&says);
     } else {
@@ -82,7 +105,7 @@ async fn count(args: &Args, setup: &Setup) -> u8 {
         let summary = Summary {
             status: &status,
             entries: &entries,
-            chain_len: setup.store.snapshot().epochs.len(),
+            chain: &setup.store.snapshot(),
             totals: totals.as_ref().ok().and_then(Option::as_ref),
         };
         let report = if args.quiet {
@@ -90,9 +113,8 @@ async fn count(args: &Args, setup: &Setup) -> u8 {
         } else {
             summary.text()
         };
-        show(report + &says, &stop).await;
+        show(report + &says, stop).await;
     }
-    listening.abort();
     code
 }
 
@@ -143,10 +165,9 @@ fn judge(
 fn durable(args: &Args, setup: &Setup) -> String {
     let epoch = setup.store.head().id();
     match &args.out {
-        Some(out) => format!(
-            "interrupted: epoch {epoch} is durable; run again with --out {} to go on\n",
-            out.display()
-        ),
+        Some(_) => {
+            format!("interrupted: epoch {epoch} is durable; give the same command to go on\n")
+        }
         None => format!(
             "interrupted: epoch {epoch} is durable, but was in a temporary folder; \
              use --out to go on later\n"
@@ -176,30 +197,86 @@ async fn total(
 }
 
 async fn cancel_on_signal(stop: CancellationToken) {
-    let (Ok(mut interrupt), Ok(mut terminate)) = (
+    let (Ok(mut interrupt), Ok(mut terminate), Ok(mut hang_up)) = (
         signal(SignalKind::interrupt()),
         signal(SignalKind::terminate()),
+        signal(SignalKind::hangup()),
     ) else {
         return;
     };
     tokio::select! {
         _ = interrupt.recv() => {}
         _ = terminate.recv() => {}
+        _ = hang_up.recv() => {}
     }
     stop.cancel();
 }
 
-fn first_line(text: &str) -> String {
-    let line = text.lines().next().unwrap_or_default();
-    line.strip_prefix("error: ").unwrap_or(line).to_owned()
+/// Returns what is wrong with the arguments, without the advice that follows it.
+fn first_paragraph(text: &str) -> String {
+    let text = text.split("\n\n").next().unwrap_or_default();
+    text.strip_prefix("error: ").unwrap_or(text).to_owned()
+}
+
+/// Fails where the files and sockets of a run do not fit into the process's limit.
+fn check_open_files(workers: u16) -> Result<(), String> {
+    // Both ends of each session, listener and runtime of each worker; the merge; the rest.
+    let needed = 10 * u64::from(workers) + 100;
+    let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
+    let line = limits
+        .lines()
+        .find_map(|line| line.strip_prefix("Max open files"));
+    let limit = line.and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
+    match limit {
+        Some(limit) if limit < needed => Err(format!(
+            "{workers} workers need about {needed} open files, the limit is {limit}: \
+             raise it (ulimit -n) or use fewer --workers"
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Prints the log of this workspace's crates.
+fn log_to_stderr() {
+    use tracing_subscriber::filter::{LevelFilter, Targets};
+    use tracing_subscriber::layer::SubscriberExt;
+    use tracing_subscriber::util::SubscriberInitExt;
+
+    let ours = ["examples", "bidi_session", "fencing", "leader_election"];
+    let targets = Targets::new().with_targets(ours.map(|crate_| (crate_, LevelFilter::DEBUG)));
+    let printer = tracing_subscriber::fmt::layer().with_writer(|| Unheard(std::io::stderr()));
+    tracing_subscriber::registry()
+        .with(printer)
+        .with(targets)
+        .init();
+}
+
+/// A writer whose reader may go away: what nobody reads is dropped.
+struct Unheard<W>(W);
+
+impl<W: Write> Write for Unheard<W> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        Ok(self.0.write(bytes).unwrap_or(bytes.len()))
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        let _ = self.0.flush();
+        Ok(())
+    }
 }
 
 fn wrong(why: &str) -> ExitCode {
-    complain(why);
-    ExitCode::from(WRONG_INPUT)
+    ExitCode::from(complain(why))
 }
 
-fn complain(why: &str) {
+/// Says what is wrong, in one line whatever names are in it.
+fn complain(why: &str) -> u8 {
+    let visible = |c: char| {
+        let escaped = c.is_control().then(|| c.escape_default().to_string());
+        escaped.unwrap_or_else(|| c.to_string())
+    };
+    let line: String = why.chars().map(visible).collect();
     // Fails where nobody reads; the exit code says it all the same.
-    let _ = writeln!(std::io::stderr(), "barrier-loop: {why}");
+    let _ = writeln!(std::io::stderr(), "barrier-loop: {line}");
+    WRONG_INPUT
 }

@@ -15,7 +15,16 @@ use crate::wire::Delta;
 /// Those of the file system; the name then stands for nothing.
 pub(super) fn write(folder: &Path, name: String, counts: &Counts) -> io::Result<Delta> {
     let scratch = folder.join(format!("{name}.tmp"));
-    let mut writer = DeltaWriter::new(BufWriter::new(File::create(&scratch)?))?;
+    let written = write_synced(folder, &scratch, name, counts);
+    if written.is_err() {
+        // On a full disk what is left behind would keep it full.
+        let _ = fs::remove_file(&scratch);
+    }
+    written
+}
+
+fn write_synced(folder: &Path, scratch: &Path, name: String, counts: &Counts) -> io::Result<Delta> {
+    let mut writer = DeltaWriter::new(BufWriter::new(File::create(scratch)?))?;
     for (word, count) in counts.sorted() {
         writer.add(word, count)?;
     }
@@ -23,7 +32,7 @@ pub(super) fn write(folder: &Path, name: String, counts: &Counts) -> io::Result<
     out.into_inner()
         .map_err(io::IntoInnerError::into_error)?
         .sync_all()?;
-    fs::rename(&scratch, folder.join(&name))?;
+    fs::rename(scratch, folder.join(&name))?;
     sync_folder(folder)?;
     Ok(Delta {
         name,

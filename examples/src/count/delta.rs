@@ -7,6 +7,7 @@
 
 use std::fmt;
 use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
 
 use super::words::MAX_WORD;
 
@@ -20,23 +21,31 @@ pub enum DeltaError {
     Io(io::Error),
     /// The bytes are no delta file, or not a whole one.
     Damaged(&'static str),
+    /// What is wrong with the file of this path.
+    At(PathBuf, Box<Self>),
 }
 
 impl fmt::Display for DeltaError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Io(_) => f.write_str("the delta file cannot be read"),
-            Self::Damaged(what) => write!(f, "the delta file is damaged: {what}"),
+            Self::Io(error) => write!(f, "cannot be read: {error}"),
+            Self::Damaged(what) => write!(f, "is damaged: {what}"),
+            Self::At(path, what) => write!(
+                f,
+                "{} {what}: restore it, or use a new --out",
+                path.display()
+            ),
         }
     }
 }
 
-impl std::error::Error for DeltaError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            Self::Io(error) => Some(error),
-            Self::Damaged(_) => None,
-        }
+impl std::error::Error for DeltaError {}
+
+impl DeltaError {
+    /// Names the file.
+    #[must_use]
+    pub fn at(self, path: &Path) -> Self {
+        Self::At(path.to_owned(), Box::new(self))
     }
 }
 

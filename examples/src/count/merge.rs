@@ -20,6 +20,7 @@ pub type Entry = (Vec<u8>, u64);
 /// Yields each word once, in rising order, with its total.
 #[derive(Debug)]
 pub struct Merge {
+    paths: Vec<PathBuf>,
     readers: Vec<DeltaReader<BufReader<File>>>,
     /// The next word of each reader that has one.
     heads: BinaryHeap<Reverse<(Vec<u8>, usize, u64)>>,
@@ -30,20 +31,24 @@ impl Merge {
     /// Opens at most [`FAN_IN`] files.
     fn open(paths: &[PathBuf]) -> Result<Self, DeltaError> {
         let mut merge = Self {
+            paths: paths.to_vec(),
             readers: Vec::with_capacity(paths.len()),
             heads: BinaryHeap::new(),
             failed: false,
         };
         for path in paths {
-            let file = BufReader::with_capacity(BUFFER, File::open(path)?);
-            merge.readers.push(DeltaReader::new(file)?);
+            let named = |error: DeltaError| error.at(path);
+            let file = File::open(path).map_err(|error| named(error.into()))?;
+            let file = BufReader::with_capacity(BUFFER, file);
+            merge.readers.push(DeltaReader::new(file).map_err(named)?);
             merge.advance(merge.readers.len() - 1, Vec::new())?;
         }
         Ok(merge)
     }
 
     fn advance(&mut self, reader: usize, mut word: Vec<u8>) -> Result<(), DeltaError> {
-        if let Some(count) = self.readers[reader].next_into(&mut word)? {
+        let next = self.readers[reader].next_into(&mut word);
+        if let Some(count) = next.map_err(|error| error.at(&self.paths[reader]))? {
             self.heads.push(Reverse((word, reader, count)));
         }
         Ok(())

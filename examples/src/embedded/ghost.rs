@@ -61,7 +61,7 @@ impl Ghost {
             Ok(()) => "and was NOT refused".to_owned(),
             Err(refused) => refused.to_string(),
         };
-        self.journal.killed(format!(
+        self.journal.late_commit(format!(
             "the killed leader (token {token}) tried to commit after its successor: {said}"
         ));
         is_refused

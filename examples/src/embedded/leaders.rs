@@ -21,6 +21,9 @@ use crate::status::{Phase, Status};
 /// Length of a lease: how long a killed leader is waited for.
 const TTL: Duration = Duration::from_secs(2);
 
+/// How long a leader that was told to stop may take for its last step.
+const STOP_WITHIN: Duration = Duration::from_secs(2);
+
 /// The candidates' names.
 const NAMES: [&str; 2] = ["meta-1", "meta-2"];
 
@@ -79,9 +82,16 @@ pub async fn run(
     let outcome = tokio::select! {
         outcome = election.end(&faults) => outcome,
         () = faults.tend() => Outcome::Stopped,
+        () = patience_ends(stop) => Outcome::Stopped,
     };
     workers.stop();
     outcome
+}
+
+/// Ends some time after the run was told to stop, whatever hangs.
+async fn patience_ends(stop: &CancellationToken) {
+    stop.cancelled().await;
+    tokio::time::sleep(STOP_WITHIN).await;
 }
 
 /// The candidates of one run, and what is left of killed ones.
@@ -150,8 +160,10 @@ impl<'a> Election<'a> {
             };
             match ended {
                 Ended::Finished => break,
-                Ended::Stopped => return Outcome::Stopped,
-                Ended::InputFailed(why) => return Outcome::Failed(why),
+                // The leader may be in the middle of a commit: let it end.
+                Ended::Stopped if self.candidates.is_empty() => return Outcome::Stopped,
+                Ended::Stopped => {}
+                Ended::Failed(why) => return Outcome::Failed(why),
                 Ended::Election(error) => return Outcome::Failed(error.to_string()),
                 Ended::Killed(leadership, guard) => self.bury(leadership, guard),
             }

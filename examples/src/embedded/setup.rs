@@ -3,12 +3,17 @@
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::cli::Args;
 use crate::input::{InputError, InputPlan, default_input, find_files};
 use crate::meta::Settings;
 use crate::store::{Store, StoreError};
 use crate::wire::Source;
+
+/// How often the removal of a temporary folder is tried, and the pause in between.
+const REMOVE_TRIES: u32 = 40;
+const REMOVE_PAUSE: Duration = Duration::from_millis(25);
 
 /// A run that may begin.
 #[derive(Debug)]
@@ -115,10 +120,21 @@ impl Setup {
         })
     }
 
-    /// Says whether the results stay after the run.
-    #[must_use]
-    pub fn is_kept(&self) -> bool {
-        self.temporary.is_none()
+    /// Removes the output folder where the user named none.
+    ///
+    /// A worker's thread may still write its last snapshot there: it is tried again
+    /// for a while.
+    pub fn remove_temporary(mut self) {
+        let Some(folder) = self.temporary.take() else {
+            return;
+        };
+        for _ in 0..REMOVE_TRIES {
+            match std::fs::remove_dir_all(folder.path()) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => {}
+                _ => return,
+            }
+            std::thread::sleep(REMOVE_PAUSE);
+        }
     }
 }
 

@@ -89,8 +89,8 @@ pub enum Ended {
     Finished,
     /// It was told to stop; leadership was given back.
     Stopped,
-    /// The input is not as planned: no leader can go on.
-    InputFailed(String),
+    /// The input is not as planned, or the output folder is gone: no leader can go on.
+    Failed(String),
     /// The election refuses for good.
     Election(leader_election::Error),
     /// It was killed while it led; what it held is left as it was.
@@ -173,9 +173,16 @@ impl Candidate {
                 Turn::Lost(_) | Turn::Recover(_) => {}
                 Turn::Finished => return Ended::Finished,
                 Turn::Stopped => return Ended::Stopped,
-                Turn::InputFailed(why) => return Ended::InputFailed(why),
+                Turn::Failed(why) => return Ended::Failed(why),
             }
         }
+    }
+
+    /// Notes what went wrong and is tried again, and shows it until the next commit.
+    pub(super) fn hindered(&self, why: &str) {
+        self.journal.hindered(why);
+        self.status
+            .send_modify(|status| why.clone_into(&mut status.trouble));
     }
 
     async fn reign(&self, guard: &Guard, token: u64, stop: &CancellationToken) -> Turn {

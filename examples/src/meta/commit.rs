@@ -82,7 +82,7 @@ impl Reign<'_> {
         while let Err(error) = commit(holder, &self.meta.store, self.token, &manifest).await {
             match error {
                 Refused::Store(CommitError::Unknown(_) | CommitError::Fence(_)) => {
-                    self.meta.journal.hindered(&error.to_string());
+                    self.meta.hindered(&error.to_string());
                     tokio::time::sleep(REPEAT).await;
                 }
                 other => return Err(Turn::Lost(other.to_string())),
@@ -93,6 +93,7 @@ impl Reign<'_> {
         self.meta.journal.committed(self.injected_at.elapsed());
         self.meta.status.send_modify(|status| {
             status.epochs += 1;
+            status.trouble.clear();
             status.rows += rows;
             status.committed_bytes += bytes;
             status.latency = self.injected_at.elapsed();
@@ -145,7 +146,7 @@ impl Reign<'_> {
 fn snapshot_of(worker: &WorkerId, reply: Reply) -> Result<Snapshot, Turn> {
     match reply.kind {
         Some(reply::Kind::Snapshot(snapshot)) => Ok(snapshot),
-        Some(reply::Kind::InputFailed(why)) => Err(Turn::InputFailed(why)),
+        Some(reply::Kind::InputFailed(why)) => Err(Turn::Failed(why)),
         Some(reply::Kind::Refused(why)) => Err(Turn::Recover(format!("{worker} refuses: {why}"))),
         _ => Err(Turn::Recover(format!("{worker} gives another answer"))),
     }

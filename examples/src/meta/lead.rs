@@ -23,8 +23,8 @@ pub(super) enum Turn {
     Finished,
     /// The candidate was told to stop.
     Stopped,
-    /// The input is not as planned.
-    InputFailed(String),
+    /// The input is not as planned, or the output folder is gone.
+    Failed(String),
     /// Another leader has been admitted, or the guard refuses.
     Lost(String),
 }
@@ -72,7 +72,7 @@ impl<'a> Reign<'a> {
             if let CommitError::Stale { .. } = error {
                 return Err(Turn::Lost(error.to_string()));
             }
-            meta.journal.hindered(&error.to_string());
+            meta.hindered(&error.to_string());
             tokio::select! {
                 () = stop.cancelled() => return Err(Turn::Stopped),
                 () = tokio::time::sleep(meta.settings.patience) => {}
@@ -120,7 +120,12 @@ impl<'a> Reign<'a> {
                 Err(turn) => turn,
             };
             match turn {
-                Turn::Recover(why) => cause = Some(why),
+                Turn::Recover(why) => {
+                    self.meta
+                        .status
+                        .send_modify(|status| status.trouble.clone_from(&why));
+                    cause = Some(why);
+                }
                 turn => return turn,
             }
         }

@@ -26,6 +26,10 @@ impl Reign<'_> {
                 .recovered(self.token, self.head.id(), &cause);
         }
         loop {
+            if !self.meta.store.is_present() {
+                let folder = self.meta.store.folder().display();
+                return Err(Turn::Failed(format!("the output folder {folder} is gone")));
+            }
             if self.recoveries_since_commit > 0 {
                 let doublings = (self.recoveries_since_commit - 1).min(10);
                 self.pause((PAUSE * (1 << doublings)).min(MAX_PAUSE))
@@ -34,7 +38,7 @@ impl Reign<'_> {
             self.recoveries_since_commit += 1;
             let up = self.wait_for_workers().await?;
             match self.reset(&up).await {
-                Err(Turn::Recover(why)) => self.meta.journal.hindered(&why),
+                Err(Turn::Recover(why)) => self.meta.hindered(&why),
                 done => return done,
             }
         }

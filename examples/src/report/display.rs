@@ -76,7 +76,7 @@ fn lines(status: &watch::Receiver<Status>, asked: &mpsc::Receiver<()>) {
         }
         elapsed += EVERY * LINE_EVERY;
         let now = status.borrow().clone();
-        let share = now.read_bytes * 100 / now.total_bytes.max(1);
+        let share = (now.read_bytes * 100 / now.total_bytes.max(1)).min(100);
         // Fails where nobody reads; then there is nobody to tell.
         let _ = writeln!(std::io::stderr(), "{share}% {}", describe(&now, elapsed));
     }
@@ -88,8 +88,13 @@ fn is_over(asked: &mpsc::Receiver<()>, wait: Duration) -> bool {
 
 fn describe(status: &Status, elapsed: Duration) -> String {
     let rate = status.rows as f64 / elapsed.as_secs_f64().max(0.001);
+    let trouble = if status.trouble.is_empty() {
+        String::new()
+    } else {
+        format!(": {}", status.trouble.escape_debug())
+    };
     format!(
-        "{rate:.0} rows/s, epoch {}, barrier {:.1} ms, {} (token {}), {}/{} workers, {}",
+        "{rate:.0} rows/s, epoch {}, barrier {:.1} ms, {} (token {}), {}/{} workers, {}{trouble}",
         status.epoch,
         status.latency.as_secs_f64() * 1000.0,
         if status.leader.is_empty() {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use crate::embedded::Totals;
 use crate::journal::Entries;
 use crate::status::Status;
+use crate::store::Snapshot;
 
 /// What the report is made of.
 #[derive(Debug)]
@@ -14,8 +15,8 @@ pub struct Summary<'a> {
     pub status: &'a Status,
     /// What happened.
     pub entries: &'a Entries,
-    /// Epochs in the chain, earlier processes' included.
-    pub chain_len: usize,
+    /// The chain at the end, earlier processes' epochs included.
+    pub chain: &'a Snapshot,
     /// The result, where the chain has ended.
     pub totals: Option<&'a Totals>,
 }
@@ -41,6 +42,7 @@ impl Summary<'_> {
         list(out, "recoveries", entries.recovered, recoveries)?;
         for (title, notes) in [
             ("kills", &entries.kills),
+            ("late", &entries.late_commits),
             ("tried again", &entries.hindrances),
         ] {
             if !notes.is_empty() {
@@ -84,12 +86,17 @@ impl Summary<'_> {
     }
 
     fn write_epochs(&self, out: &mut String) -> std::fmt::Result {
-        let (status, latencies) = (self.status, &self.entries.latencies);
+        let latencies = &self.entries.latencies;
         writeln!(
             out,
-            "epochs      {} in the chain, {} by this process; the last durable one is {}",
-            self.chain_len, status.epochs, status.epoch
+            "epochs      {} in the chain, {} of them committed by this process; the last is {}",
+            self.chain.epochs.len(),
+            latencies.len(),
+            self.chain.head.id()
         )?;
+        if latencies.is_empty() {
+            return Ok(());
+        }
         let at = |percent| percentile(latencies, percent).as_secs_f64() * 1000.0;
         writeln!(
             out,

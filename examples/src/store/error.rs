@@ -15,7 +15,13 @@ pub enum StoreError {
     Io(PathBuf, io::Error),
     /// It holds something else.
     Foreign(PathBuf, String),
-    /// The fence refuses: another run holds it, or its mark is damaged.
+    /// It is no folder.
+    NoFolder(PathBuf),
+    /// Another run uses it.
+    InUse(PathBuf),
+    /// A file that the chain names is missing or of another length.
+    Delta(PathBuf),
+    /// The fence refuses: its mark is damaged, or cannot be stored.
     Fence(fencing::OpenError),
     /// The chain is damaged.
     Chain(ChainError),
@@ -30,6 +36,19 @@ impl fmt::Display for StoreError {
             Self::Foreign(path, name) => write!(
                 f,
                 "{} holds {name:?}, which is not of an earlier run: use an empty folder",
+                path.display()
+            ),
+            Self::NoFolder(path) => {
+                write!(f, "{} is no folder: name another --out", path.display())
+            }
+            Self::InUse(path) => write!(
+                f,
+                "{} is in use by another run: wait for its end, or use another --out",
+                path.display()
+            ),
+            Self::Delta(path) => write!(
+                f,
+                "{} is missing or damaged: restore it, or use a new --out",
                 path.display()
             ),
             Self::Fence(error) => match error.source() {

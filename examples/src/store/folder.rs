@@ -15,7 +15,18 @@ use super::error::StoreError;
 use crate::wire::{Delta, Epoch, Manifest, Plan};
 
 /// The names a run makes; anything else is somebody else's.
-const NAMES: [&str; 5] = ["fence.mark", "plan", "chain", "deltas", "counts.tsv"];
+const NAMES: [&str; 10] = [
+    "fence.mark",
+    "fence.mark.lock",
+    "fence.mark.tmp",
+    "plan",
+    "plan.tmp",
+    "chain",
+    "deltas",
+    "counts.tsv",
+    "counts.tsv.tmp",
+    "counts.tsv.merge",
+];
 
 /// The output folder of one run; clones share it, the last one gives up its lock.
 #[derive(Clone, Debug)]
@@ -46,22 +57,34 @@ impl Store {
     ///
     /// [`StoreError`]; a folder that this call made is removed again.
     pub fn open(folder: &Path) -> Result<Self, StoreError> {
-        let is_new = !folder.exists();
+        let made = first_missing(folder);
         let opened = Self::open_inner(folder);
-        if opened.is_err() && is_new {
-            // What a failed open leaves behind is our own, and the folder was not there before.
-            let _ = fs::remove_dir_all(folder);
+        if let (Err(_), Some(made)) = (&opened, made) {
+            // What a failed open leaves behind is our own: nothing of it was there before.
+            let _ = fs::remove_dir_all(made);
         }
         opened
     }
 
     fn open_inner(folder: &Path) -> Result<Self, StoreError> {
         let named = |error| StoreError::Io(folder.to_owned(), error);
+        if fs::metadata(folder).is_ok_and(|meta| !meta.is_dir()) {
+            return Err(StoreError::NoFolder(folder.to_owned()));
+        }
         fs::create_dir_all(folder).map_err(named)?;
         refuse_foreign(folder)?;
-        let fence = Fence::open(folder.join("fence.mark")).map_err(StoreError::Fence)?;
+        let fence = Fence::open(folder.join("fence.mark")).map_err(|error| match error {
+            fencing::OpenError::Locked { .. } => StoreError::InUse(folder.to_owned()),
+            error => StoreError::Fence(error),
+        })?;
         fs::create_dir_all(folder.join("deltas")).map_err(named)?;
         let chain = Chain::open(&folder.join("chain")).map_err(StoreError::Chain)?;
+        for delta in chain.deltas() {
+            let path = folder.join("deltas").join(&delta.name);
+            if !fs::metadata(&path).is_ok_and(|meta| meta.len() == delta.file_bytes) {
+                return Err(StoreError::Delta(path));
+            }
+        }
         sync_folder(folder).map_err(named)?;
         Ok(Self {
             folder: folder.into(),
@@ -100,6 +123,12 @@ impl Store {
     #[must_use]
     pub fn head(&self) -> Manifest {
         self.chain().head().clone()
+    }
+
+    /// Says whether the folder is still there; without it no retry can help.
+    #[must_use]
+    pub fn is_present(&self) -> bool {
+        self.deltas().is_dir()
     }
 
     /// Returns where a delta of this name lies, or `None` for a name that is none.
@@ -178,7 +207,10 @@ fn refuse_foreign(folder: &Path) -> Result<(), StoreError> {
     for entry in fs::read_dir(folder).map_err(named)? {
         let name = entry.map_err(named)?.file_name();
         let text = name.to_string_lossy();
-        if !NAMES.iter().any(|own| text.starts_with(own)) {
+        // Totals without a chain are not ours either: they would be replaced.
+        let is_ours =
+            NAMES.contains(&&*text) && (text != "counts.tsv" || folder.join("chain").exists());
+        if !is_ours {
             return Err(StoreError::Foreign(folder.to_owned(), text.into_owned()));
         }
     }
@@ -189,11 +221,24 @@ fn refuse_foreign(folder: &Path) -> Result<(), StoreError> {
 fn replace(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
     let mut scratch = path.as_os_str().to_owned();
     scratch.push(".tmp");
-    let mut file = File::create(&scratch)?;
-    write(&mut file)?;
-    file.sync_all()?;
-    fs::rename(&scratch, path)?;
+    let written = File::create(&scratch).and_then(|mut file| {
+        write(&mut file)?;
+        file.sync_all()?;
+        fs::rename(&scratch, path)
+    });
+    if written.is_err() {
+        let _ = fs::remove_file(&scratch);
+    }
+    written?;
     path.parent().map_or(Ok(()), sync_folder)
+}
+
+/// Returns the uppermost folder that is missing on the way to `folder`.
+fn first_missing(folder: &Path) -> Option<PathBuf> {
+    let missing = folder
+        .ancestors()
+        .take_while(|path| !path.as_os_str().is_empty() && fs::symlink_metadata(path).is_err());
+    missing.last().map(Path::to_owned)
 }
 
 /// Makes the names in a folder durable.

@@ -58,6 +58,23 @@ fn on_a_full_pipe_every_epoch_is_committed_and_an_interrupt_ends_it() {
 }
 
 #[test]
+fn a_log_that_nobody_reads_any_more_is_no_failure() {
+    let (_kept, folder) = folder();
+    let input = folder.join("input");
+    make_tree(&input, 300_000);
+    let (reader, writer) = std::io::pipe().unwrap();
+    drop(reader);
+    let child = barrier_loop()
+        .arg("--verbose")
+        .arg(&input)
+        .stdout(Stdio::null())
+        .stderr(Stdio::from(writer))
+        .spawn()
+        .unwrap();
+    assert_eq!(wait(child, Duration::from_secs(60)).code(), Some(0));
+}
+
+#[test]
 fn a_closed_output_is_no_failure() {
     let (_kept, folder) = folder();
     let (input, out) = (folder.join("input"), folder.join("out"));

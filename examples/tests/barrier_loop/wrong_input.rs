@@ -77,6 +77,9 @@ fn an_output_folder_that_cannot_be_made_is_named() {
     let under = file.join("out");
     expect_one_line(run(["--out", text(&under)], &[&file]), "a-file");
     expect_one_line(run(["--out", text(&file)], &[&file]), "a-file");
+    // Nor do the folders on the way to one that cannot be made.
+    let deep = folder.join("n1/n2").join("x".repeat(300));
+    expect_one_line(run(["--out", text(&deep)], &[&file]), "n1");
     assert_eq!(names(&folder), ["a-file"]);
 }
 
@@ -98,7 +101,7 @@ fn an_output_folder_in_use_is_refused_and_the_other_run_goes_on() {
     std::fs::write(&input, "text").unwrap();
     let held = examples::store::Store::open(&out).unwrap();
     let before = names(&out);
-    expect_one_line(run(["--out", text(&out)], &[&input]), "fence.mark");
+    expect_one_line(run(["--out", text(&out)], &[&input]), "in use");
     assert_eq!(names(&out), before);
     drop(held);
     run(["--out", text(&out)], &[&input]).expect_code(0);
@@ -123,6 +126,48 @@ fn an_output_folder_above_the_input_is_refused() {
     std::fs::write(&input, "text").unwrap();
     expect_one_line(run(["--out", text(&folder)], &[&input]), "input");
     assert_eq!(names(&folder), ["input"]);
+}
+
+#[test]
+fn what_is_no_file_is_named_in_one_line() {
+    let nothing: [&Path; 0] = [];
+    expect_one_line(run(["/dev/zero"], &nothing), "/dev/zero");
+    expect_one_line(run(["in/new\nline"], &nothing), "new\\nline");
+    expect_one_line(run(["--workers", "a\nb"], &nothing), "--workers");
+    expect_one_line(run(["--kill-leader-at", "30"], &nothing), "30%");
+}
+
+#[test]
+fn a_missing_or_cut_delta_is_named_before_anything_is_read() {
+    let (_kept, folder) = folder();
+    let (input, out) = (folder.join("input"), folder.join("out"));
+    std::fs::write(&input, "text").unwrap();
+    run(["--out", text(&out)], &[&input]).expect_code(0);
+    let delta = names(&out.join("deltas")).remove(0);
+    let path = out.join("deltas").join(&delta);
+    let whole = std::fs::read(&path).unwrap();
+    std::fs::write(&path, &whole[..whole.len() - 1]).unwrap();
+    expect_one_line(run(["--out", text(&out)], &[&input]), &delta);
+    std::fs::remove_file(&path).unwrap();
+    expect_one_line(run(["--out", text(&out)], &[&input]), &delta);
+    // Of the right length, but not what was written: found when it is merged.
+    let mut changed = whole.clone();
+    changed[6] ^= 1;
+    std::fs::write(&path, &changed).unwrap();
+    expect_one_line(run(["--out", text(&out)], &[&input]), &delta);
+    std::fs::write(&path, &whole).unwrap();
+    run(["--out", text(&out)], &[&input]).expect_code(0);
+}
+
+#[test]
+fn too_few_open_files_are_named_at_the_start() {
+    let script = "ulimit -n 64 && exec \"$@\"";
+    let program = barrier_loop().get_program().to_owned();
+    let output = Command::new("sh")
+        .args(["-c", script, "sh"])
+        .arg(program)
+        .output();
+    expect_one_line(Run::of(output.unwrap()), "ulimit -n");
 }
 
 #[test]
