@@ -13,12 +13,9 @@ use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
 
 use real::{
-    Host, Node, WorkerSession, answer, command, connected, disconnected, failed_attempt, next,
-    note, pool, soon, within,
+    AT_ONCE, Host, Node, WorkerSession, answer, command, connected, disconnected, failed_attempt,
+    next, note, pool, soon, within,
 };
-
-/// Time in which the end of a session must have been noticed.
-const AT_ONCE: Duration = Duration::from_secs(1);
 
 #[tokio::test]
 async fn a_higher_term_ends_the_session_with_all_that_is_buffered() {
@@ -86,7 +83,7 @@ struct TellDrop(u64, mpsc::Sender<u64>);
 
 impl Drop for TellDrop {
     fn drop(&mut self) {
-        self.1.try_send(self.0).unwrap();
+        self.1.try_send(self.0).expect("room for every handler");
     }
 }
 

@@ -1,5 +1,6 @@
 //! Controllers that must not get a session: deposed, late, doubled or misdirected.
 #![cfg(feature = "tonic")]
+#![expect(clippy::unwrap_used, reason = "a failure is the test's")]
 
 mod real;
 

@@ -10,12 +10,9 @@ use bidi_session::{EventKind, Pool, PoolConfig};
 use tokio::time::Instant;
 
 use real::{
-    Host, Node, WorkerSession, command, connect, connected, disconnected, next, note, pool, soon,
-    within,
+    AT_ONCE, Host, Node, WorkerSession, command, connect, connected, disconnected, next, note,
+    pool, soon, within,
 };
-
-/// One backoff step of the pools here, with time to connect.
-const STEP: Duration = Duration::from_secs(2);
 
 #[tokio::test]
 async fn a_worker_without_work_is_up_again_by_itself_after_its_restart() {
@@ -33,11 +30,11 @@ async fn a_worker_without_work_is_up_again_by_itself_after_its_restart() {
     let (first, incarnation) = connected(&mut events).await;
     assert_eq!(incarnation, Some(1));
     idle.kill();
-    let (ended, reason) = within(STEP, disconnected(&mut events)).await;
+    let (ended, reason) = within(AT_ONCE, disconnected(&mut events)).await;
     assert_eq!(ended, first);
     assert!(!reason.is_empty());
     let _again = Host::start_at(address, Node::echo("w3", 2));
-    let (second, incarnation) = within(STEP, connected(&mut events)).await;
+    let (second, incarnation) = within(AT_ONCE, connected(&mut events)).await;
     assert!(second > first);
     assert_eq!(incarnation, Some(2), "the new life shows itself");
     pool.try_send("w3", command("hello")).unwrap();
@@ -89,7 +86,7 @@ async fn a_worker_that_moves_leaves_its_old_address_at_once() {
         "the same place: no-op"
     );
     pool.insert("w1", new.endpoint());
-    within(Duration::from_secs(1), session.sender().over()).await;
+    within(AT_ONCE, session.sender().over()).await;
     assert_eq!(disconnected(&mut events).await.0, first);
     assert_eq!(connected(&mut events).await.1, Some(2));
 }

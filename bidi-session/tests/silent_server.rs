@@ -14,8 +14,8 @@ use tonic::{Request, Response, Status, Streaming};
 
 use real::wire::worker_server::Worker;
 use real::{
-    Command, Host, Node, Reply, command, connected, endpoint, failed_attempt, next, note, pool,
-    pool_with, soon, unused_address, within,
+    AT_ONCE, Command, Host, Node, Reply, command, connected, endpoint, failed_attempt, next, note,
+    pool, pool_with, soon, unused_address, within,
 };
 
 type Replies = Pin<Box<dyn Stream<Item = Result<Reply, Status>> + Send>>;
@@ -67,7 +67,7 @@ async fn one_silent_worker_does_not_delay_nine_others() {
         pool.insert(name.as_str(), host.endpoint());
     }
     let others: Vec<&String> = names.iter().filter(|name| *name != "w4").collect();
-    within(Duration::from_secs(1), pool.ready(&others, real::LONG))
+    within(AT_ONCE, pool.ready(&others, real::LONG))
         .await
         .unwrap();
     for name in &others {
@@ -156,14 +156,9 @@ async fn a_server_that_starts_late_is_found() {
         "{text}"
     );
     let _host = Host::start_at(address, Node::echo("w1", 3));
-    assert_eq!(
-        connected(&mut events).await,
-        (connected_generation(&pool), Some(3))
-    );
-}
-
-fn connected_generation(pool: &bidi_session::Pool<real::Connect>) -> u64 {
-    pool.state("w1").unwrap().session().unwrap()
+    let (generation, incarnation) = connected(&mut events).await;
+    assert_eq!(pool.state("w1").unwrap().session(), Some(generation));
+    assert_eq!(incarnation, Some(3));
 }
 
 #[tokio::test]
@@ -179,7 +174,7 @@ async fn a_port_that_accepts_and_says_nothing_ends_with_the_attempt() {
     // The attempt leaves no connection behind.
     let mut preface = Vec::new();
     let read = tokio::io::AsyncReadExt::read_to_end(&mut socket, &mut preface);
-    within(Duration::from_secs(1), read).await.unwrap();
+    within(AT_ONCE, read).await.unwrap();
     assert!(preface.starts_with(b"PRI * HTTP/2.0"));
 }
 

@@ -20,11 +20,18 @@ use bidi_session::{Event, EventKind, Events, Pool, PoolConfig};
 use tokio::net::TcpListener;
 use tokio::runtime::{Builder, Runtime};
 use tokio::sync::mpsc;
-use tokio_stream::wrappers::TcpListenerStream;
+use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Endpoint, Server};
 use tonic::{Request, Response, Status, Streaming};
 
-#[allow(missing_docs, unused_qualifications, clippy::all, reason = "generated")]
+#[allow(
+    missing_docs,
+    unused_qualifications,
+    clippy::all,
+    clippy::allow_attributes_without_reason,
+    clippy::too_many_lines,
+    reason = "generated"
+)]
 pub(crate) mod wire {
     include!("../gen/worker.v1.rs");
 }
@@ -40,6 +47,10 @@ type Handler = dyn Fn(WorkerSession) -> Work + Send + Sync;
 
 /// Far above what any step takes.
 pub(crate) const LONG: Duration = Duration::from_secs(30);
+
+/// Time for what must not wait for a timer; less than the 10 s in which keepalive would
+/// notice, and enough for a machine that is busy with other things.
+pub(crate) const AT_ONCE: Duration = Duration::from_secs(5);
 
 /// A worker's service.
 #[derive(Clone)]
@@ -141,22 +152,17 @@ impl Host {
     pub(crate) fn start_at(address: SocketAddr, node: impl Worker) -> Self {
         let mut builder = Builder::new_multi_thread();
         let runtime = builder.worker_threads(1).enable_all().build().unwrap();
-        let (address, server) = {
-            let _inside = runtime.enter();
-            let listener = listen(address);
-            let address = listener.local_addr().unwrap();
-            let server = Server::builder()
-                .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
-                .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
-                .add_service(WorkerServer::new(node))
-                .serve_with_incoming(TcpListenerStream::new(listener));
-            (address, server)
-        };
-        runtime.spawn(server);
+        let address = serve(&runtime, address, node);
         Self {
             address,
             runtime: Some(runtime),
         }
+    }
+
+    /// Serves another worker beside, which dies with this one.
+    pub(crate) fn also(&self, node: impl Worker) -> SocketAddr {
+        let runtime = self.runtime.as_ref().unwrap();
+        serve(runtime, SocketAddr::from(([127, 0, 0, 1], 0)), node)
     }
 
     pub(crate) fn endpoint(&self) -> Endpoint {
@@ -179,6 +185,19 @@ impl Drop for Host {
     fn drop(&mut self) {
         self.stop();
     }
+}
+
+fn serve(runtime: &Runtime, address: SocketAddr, node: impl Worker) -> SocketAddr {
+    let _inside = runtime.enter();
+    let listener = listen(address);
+    let address = listener.local_addr().unwrap();
+    let server = Server::builder()
+        .http2_keepalive_interval(Some(KEEPALIVE_INTERVAL))
+        .http2_keepalive_timeout(Some(KEEPALIVE_TIMEOUT))
+        .add_service(WorkerServer::new(node))
+        .serve_with_incoming(TcpIncoming::from(listener).with_nodelay(Some(true)));
+    runtime.spawn(server);
+    address
 }
 
 /// Listens; a port that a killed server has just left may take a moment to be free.
