@@ -27,6 +27,10 @@ impl<C: Connector> Pool<C> {
     /// Queues a message to each target, or to none, and returns the round that
     /// collects their answers.
     ///
+    /// `id` is what the answers are recognized by: the message must carry it, and the
+    /// connector's function must find it in the answer. Where the two differ the round
+    /// times out, and [`Counters::unknown`](crate::Counters::unknown) counts the answers.
+    ///
     /// `make` makes each worker's message, in the order of the targets; a target
     /// that is named twice is asked once. A worker that is lost after this fails the
     /// round.
