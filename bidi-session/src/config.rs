@@ -24,7 +24,8 @@ pub struct PoolConfig {
     /// Bytes of messages that wait for one worker, at most; default 1 MiB.
     pub outbox_bytes: usize,
     /// Messages of one worker that wait for [`Events`](crate::Events), at most; default
-    /// 256. With that many its stream is not read on, answers to rounds included.
+    /// 256. With that many its stream is not read on, answers to rounds included; only
+    /// what had arrived when its connection broke is taken in beyond it.
     pub inbox_len: usize,
     /// Bound of one attempt, from the name's look-up to the handshake; default 10 s.
     pub attempt_timeout: Duration,

@@ -188,3 +188,58 @@ async fn a_higher_term_is_told_and_only_slows_that_worker() {
     assert_eq!(start.elapsed().as_secs(), 10);
     assert!(pool.state("b").unwrap().session().is_some());
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_broken_stream_is_told_although_messages_fill_the_mailbox() {
+    let double = Double::default();
+    let (pool, mut events) = double.pool_with(PoolConfig::new(1).with_inbox(2));
+    pool.insert("a", "a".to_owned());
+    let line = double.puppet("a").line().await;
+    line.say(Word::note(1)).await;
+    line.say(Word::note(2)).await;
+    let round = pool.inject(1, ["a"], |_| Order::new("barrier")).unwrap();
+    // On the wire when the transport goes, with an error behind it.
+    line.words.send(Ok(Word::note(3))).await.unwrap();
+    let words = line.words.clone();
+    drop(line);
+    let broken = Err(bidi_session::Failure::new("reset"));
+    let sent = tokio::time::timeout(LONG, words.send(broken)).await;
+    sent.expect("the stream was not read to its end").unwrap();
+    assert!(matches!(
+        round.collect(LONG).await,
+        Err(bidi_session::RoundError::Failed { .. })
+    ));
+    let told = ["connected", "said 1", "said 2", "said 3", "lost: reset"];
+    for expected in told {
+        assert_eq!(next(&mut events).await, format!("a {expected}"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn sessions_that_break_over_a_full_mailbox_do_not_pile_up_messages() {
+    let double = Double::default();
+    let (pool, mut events) = double.pool_with(PoolConfig::new(1).with_inbox(2));
+    pool.insert("a", "a".to_owned());
+    for session in 0..20 {
+        let line = double.puppet("a").line().await;
+        let words = line.words.clone();
+        for number in 0..2 {
+            // Without an owner that takes them only the first ones are read.
+            let word = Word::note(format!("{session}.{number}"));
+            tokio::time::timeout(LONG, words.send(Ok(word))).await.ok();
+        }
+        drop(line);
+        words.send(Ok(Word::note("beyond"))).await.ok();
+    }
+    pool.close().await;
+    let mut messages = 0;
+    loop {
+        let event = next(&mut events).await;
+        if event == "end" {
+            break;
+        }
+        messages += usize::from(event.contains(" said "));
+    }
+    // Two of the bound, and what the first session had on the wire beyond it.
+    assert_eq!(messages, 3);
+}

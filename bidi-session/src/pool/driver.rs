@@ -134,7 +134,7 @@ async fn read<C: Connector>(
         let batch = tokio::select! {
             biased;
             () = slot.over(generation) => return,
-            batch = next_batch(slot, &mut inbound, deafness.as_mut()) => batch,
+            batch = next_batch(slot, generation, &mut inbound, sender, deafness.as_mut()) => batch,
         };
         dispatch(pool, slot, generation, batch.messages);
         // A flood of answers would never find its stream empty.
@@ -151,17 +151,29 @@ async fn read<C: Connector>(
 /// Waits for room for messages, then for messages or the end.
 async fn next_batch<C: Connector>(
     slot: &Slot<C>,
+    generation: u64,
     inbound: &mut Inbound<C::In>,
+    sender: &OutboxSender<C::Out>,
     deafness: Pin<&mut impl Future<Output = ()>>,
 ) -> Batch<C::In> {
-    let room = slot.mailbox().room().await.min(BATCH);
+    let room = tokio::select! {
+        biased;
+        room = slot.mailbox().room() => room,
+        // The transport is gone, and what it has received lies in memory already: it is
+        // taken over to reach the end, which an owner that takes nothing must not hide.
+        () = sender.closed() => slot.mailbox().room_beyond(generation),
+    };
+    let end = || Batch {
+        messages: Vec::new(),
+        end: Some(deaf()),
+    };
+    if room == 0 {
+        return end();
+    }
     tokio::select! {
         biased;
-        batch = read_batch(inbound, room) => batch,
-        () = deafness => Batch {
-            messages: Vec::new(),
-            end: Some(deaf()),
-        },
+        batch = read_batch(inbound, room.min(BATCH)) => batch,
+        () = deafness => end(),
     }
 }
 

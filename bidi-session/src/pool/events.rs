@@ -11,11 +11,12 @@ use crate::pool::inbox::Inbox;
 /// What happens to the workers of a pool, in order for each worker and fair
 /// between them.
 ///
-/// Messages that are not taken stop the reading of that worker's stream only. Events
-/// about sessions always find room: failed attempts that were not taken are told as
-/// one, and where 64 such events wait, a session without a message is not told at all.
-/// Dropping this stops nothing: messages are then discarded, and counted in
-/// [`Counters::discarded`](crate::Counters::discarded). It does not keep the pool alive.
+/// Messages that are not taken stop the reading of that worker's stream only, and do
+/// not hide that it broke. Events about sessions always find room: failed attempts that
+/// were not taken are told as one, and where 64 such events wait, a session without a
+/// message is not told at all. Dropping this stops nothing: messages are then discarded,
+/// and counted in [`Counters::discarded`](crate::Counters::discarded). It does not keep
+/// the pool alive.
 pub struct Events<C: Connector> {
     inbox: Arc<Inbox<C::In>>,
     batch: VecDeque<Event<C::In>>,

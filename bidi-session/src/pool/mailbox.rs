@@ -1,7 +1,8 @@
 //! Events of one worker that the owner has not taken yet.
 //!
 //! Messages have a bound, for which the worker's task waits before it reads its
-//! stream. What tells of sessions has no bound of its own but is folded: failed
+//! stream; only the last ones of a session whose transport is gone may lie beyond it,
+//! those of one session at a time. What tells of sessions has no bound of its own but is folded: failed
 //! attempts into the last one, and sessions without a message, where many wait
 //! already, into nothing. So a full mailbox never hides the end of a session whose
 //! beginning was taken.
@@ -17,6 +18,11 @@ use crate::worker::WorkerId;
 /// Events about sessions that wait before silent sessions are left out.
 const MAX_SESSION_EVENTS: usize = 64;
 
+/// Messages beyond the bound, of a session whose transport is gone.
+///
+/// They were in the transport's windows before, which bound their bytes.
+const MAX_BEYOND: usize = 65_536;
+
 /// Events of one worker.
 pub(crate) struct Mailbox<In> {
     worker: WorkerId,
@@ -28,6 +34,8 @@ pub(crate) struct Mailbox<In> {
 struct Mail<In> {
     events: VecDeque<(u64, EventKind<In>)>,
     messages: usize,
+    // The last session that may have messages beyond the bound.
+    beyond: u64,
     is_listed: bool,
     // An entry of the pool still tells something.
     is_used: bool,
@@ -43,6 +51,7 @@ impl<In> Mailbox<In> {
             mail: Mutex::new(Mail {
                 events: VecDeque::new(),
                 messages: 0,
+                beyond: 0,
                 is_listed: false,
                 is_used: false,
             }),
@@ -109,6 +118,19 @@ impl<In> Mailbox<In> {
             }
             has_room.await;
         }
+    }
+
+    /// Returns how many of the last messages of this session may still be queued;
+    /// none while those of another one lie beyond the bound.
+    pub(crate) fn room_beyond(&self, generation: u64) -> usize {
+        let mut mail = self.lock();
+        if mail.messages <= self.limit {
+            mail.beyond = generation;
+        }
+        if mail.beyond != generation {
+            return 0;
+        }
+        (self.limit.saturating_add(MAX_BEYOND)).saturating_sub(mail.messages)
     }
 
     /// Moves up to `count` events to the batch; says whether more are left.
