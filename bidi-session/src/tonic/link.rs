@@ -81,7 +81,8 @@ impl<Out> Link<Out> {
     }
 
     pub(super) fn is_over(&self) -> bool {
-        self.over.is_cancelled()
+        // Set first, so whoever has heard of the end in any way finds it here.
+        self.ending.get().is_some()
     }
 
     /// Resolves when the session is over.
@@ -95,11 +96,17 @@ impl<Out> Link<Out> {
 
     /// Queues an answer as soon as there is room, or gives it back.
     pub(super) async fn send(&self, message: Out) -> Result<(), Out> {
+        if self.is_over() {
+            return Err(message);
+        }
         self.outbox.push(message, 0).await.map_err(|(_, back)| back)
     }
 
     /// Queues an answer now, or gives it back.
     pub(super) fn try_send(&self, message: Out) -> Result<(), Out> {
+        if self.is_over() {
+            return Err(message);
+        }
         self.outbox.try_push(message, 0).map_err(|(_, back)| back)
     }
 }
@@ -110,12 +117,12 @@ impl<Out> End for Link<Out> {
         if self.ending.set(why).is_err() {
             return;
         }
-        self.over.cancel();
         if why == Ending::Returned {
             self.outbox.finish();
         } else {
             self.outbox.close();
         }
+        self.over.cancel();
     }
 }
 
@@ -156,5 +163,34 @@ impl<In> Inbound<In> {
     fn lock(&self) -> MutexGuard<'_, Option<Streaming<In>>> {
         // The stream is only polled under the lock; a panic there ends the handler.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_queued_once_the_end_was_seen() {
+        for why in [Ending::Returned, Ending::Superseded].repeat(100) {
+            let (link, _stream) = Link::<u8>::new(1, 1);
+            std::thread::scope(|scope| {
+                scope.spawn(|| link.end(why));
+                while !link.over().is_cancelled() {
+                    std::hint::spin_loop();
+                }
+                assert!(link.is_over());
+                assert_eq!(link.try_send(1), Err(1));
+            });
+        }
+    }
+
+    #[test]
+    fn the_first_reason_of_an_end_stays() {
+        let (link, _stream) = Link::<u8>::new(1, 1);
+        link.end(Ending::Superseded);
+        link.end(Ending::ControllerGone);
+        assert_eq!(link.ending(), Some(Ending::Superseded));
+        assert!(link.over().is_cancelled());
     }
 }
