@@ -130,7 +130,7 @@ pub struct OpenError {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OpenClass {
-    /// The worker cannot be reached: retry with backoff.
+    /// The worker cannot be reached, or not be served now: retry with backoff.
     Unreachable,
     /// Something answered that is not the worker meant, or refuses: retry slowly.
     Refused,

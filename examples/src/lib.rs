@@ -50,6 +50,7 @@ pub mod count;
 pub mod embedded;
 pub mod input;
 pub mod journal;
+pub mod memory;
 pub mod meta;
 pub mod report;
 pub mod status;

@@ -8,6 +8,7 @@ use clap::Parser;
 use examples::cli::Args;
 use examples::embedded::{Outcome, Setup, Totals, finish, run};
 use examples::journal::Journal;
+use examples::memory::fix_mmap_threshold;
 use examples::report::{Display, Summary, print};
 use examples::status::{Phase, Status};
 use tokio::signal::unix::{SignalKind, signal};
@@ -27,6 +28,7 @@ const LAST_WORK: Duration = Duration::from_secs(2);
 const LAST_WORDS: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
+    fix_mmap_threshold();
     let args = match Args::try_parse() {
         Ok(args) => args,
         Err(error) if !error.use_stderr() => {
