@@ -5,6 +5,9 @@ use crate::error::{SendError, SendErrorKind};
 use crate::outbox::{OutboxSender, Refused};
 use crate::pool::Pool;
 
+/// An outbox, the message for it, and the message's size, bytes.
+type Addressed<Out> = (OutboxSender<Out>, Out, usize);
+
 impl<C: Connector> Pool<C> {
     /// Queues a message on the worker's present session, or gives it back.
     ///
@@ -20,11 +23,7 @@ impl<C: Connector> Pool<C> {
         worker: impl AsRef<str>,
         message: C::Out,
     ) -> Result<(), SendError<C::Out>> {
-        let outbox = match self.outbox(worker.as_ref()) {
-            Ok(outbox) => outbox,
-            Err(kind) => return Err(SendError { kind, message }),
-        };
-        let bytes = self.shared().connector.size(&message);
+        let (outbox, message, bytes) = self.address(worker.as_ref(), message)?;
         outbox.try_push(message, bytes).map_err(to_send_error)
     }
 
@@ -43,12 +42,23 @@ impl<C: Connector> Pool<C> {
         worker: impl AsRef<str>,
         message: C::Out,
     ) -> Result<(), SendError<C::Out>> {
-        let outbox = match self.outbox(worker.as_ref()) {
-            Ok(outbox) => outbox,
-            Err(kind) => return Err(SendError { kind, message }),
-        };
-        let bytes = self.shared().connector.size(&message);
+        let (outbox, message, bytes) = self.address(worker.as_ref(), message)?;
         outbox.push(message, bytes).await.map_err(to_send_error)
+    }
+
+    /// Finds the outbox of a message and its size, or gives it back.
+    fn address(
+        &self,
+        worker: &str,
+        message: C::Out,
+    ) -> Result<Addressed<C::Out>, SendError<C::Out>> {
+        match self.outbox(worker) {
+            Ok(outbox) => {
+                let bytes = self.shared().connector.size(&message);
+                Ok((outbox, message, bytes))
+            }
+            Err(kind) => Err(SendError { kind, message }),
+        }
     }
 
     fn outbox(&self, worker: &str) -> Result<OutboxSender<C::Out>, SendErrorKind> {
