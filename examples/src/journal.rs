@@ -10,18 +10,6 @@ use crate::wire::Epoch;
 /// Notes that are kept, at the most; later ones are only counted.
 const MAX_NOTES: usize = 200;
 
-/// An answer that belongs to no round of the present term.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Stray {
-    /// Its epoch is of an older term.
-    OlderTerm,
-    /// Its epoch is of a term that is not older.
-    OtherTerm,
-    /// It names no epoch.
-    NotAsked,
-}
-
 /// A journal; clones write to the same one.
 #[derive(Clone, Debug, Default)]
 pub struct Journal {
@@ -107,12 +95,14 @@ impl Journal {
         self.lock().kills.push(what);
     }
 
-    /// Counts an answer that belongs to no round of the present term.
-    pub fn stray(&self, stray: Stray) {
+    /// Counts an answer that belongs to no round of the present term: of an older
+    /// one, or of none.
+    pub fn stray(&self, is_of_older_term: bool) {
         let mut entries = self.lock();
-        match stray {
-            Stray::OlderTerm => entries.older_term += 1,
-            Stray::OtherTerm | Stray::NotAsked => entries.not_asked += 1,
+        if is_of_older_term {
+            entries.older_term += 1;
+        } else {
+            entries.not_asked += 1;
         }
     }
 

@@ -10,7 +10,7 @@ use examples::embedded::{Outcome, Setup, Totals, finish, run};
 use examples::journal::Journal;
 use examples::memory::fix_mmap_threshold;
 use examples::report::{Display, Summary, print};
-use examples::status::{Phase, Status};
+use examples::status::Phase;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -77,9 +77,7 @@ async fn prepare_and_count(args: Args) -> u8 {
 }
 
 async fn count(args: &Args, setup: &Setup, stop: &CancellationToken) -> u8 {
-    let mut first = Status::default();
-    first.total_bytes = setup.plan.total_bytes();
-    let (status, watched) = watch::channel(first);
+    let (status, watched) = watch::channel(setup.first_status(args.workers));
     let display = (!args.quiet).then(|| Display::start(watched)).flatten();
     let journal = Journal::default();
     let outcome = run(setup, args, &status, &journal, stop).await;
@@ -94,10 +92,11 @@ async fn count(args: &Args, setup: &Setup, stop: &CancellationToken) -> u8 {
         display.finish();
     }
     let differs = matches!(&totals, Ok(Some(totals)) if totals.difference.is_some());
-    let (code, says) = match setup.plan.check_on_disk() {
+    let changed = differs.then(|| setup.plan.check_on_disk().err()).flatten();
+    let (code, says) = match changed {
         // A file that was changed meanwhile: the two counts saw different texts.
-        Err(changed) if differs => (WRONG_INPUT, changed.to_string()),
-        _ => judge(&outcome, &totals, || durable(args, setup)),
+        Some(changed) => (WRONG_INPUT, changed.to_string()),
+        None => judge(&outcome, &totals, || durable(args, setup)),
     };
     if code == WRONG_INPUT {
         complain(&says);

@@ -122,7 +122,7 @@ impl Faults {
 
 #[tonic::async_trait]
 impl Hooks for Faults {
-    async fn committed(&self, _token: u64, bytes: u64) {
+    async fn committed(&self, bytes: u64) {
         let elapsed = self.started.elapsed();
         if self.worker.take(elapsed, bytes, self.total_bytes) {
             self.kill_worker();
@@ -138,7 +138,7 @@ impl Hooks for Faults {
         }
     }
 
-    async fn killed(&self, _token: u64) {
+    async fn killed(&self) {
         tokio::select! {
             () = self.kill_leader.notified() => {}
             () = self.leader.time_comes(self.started) => {

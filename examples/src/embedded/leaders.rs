@@ -60,14 +60,6 @@ pub async fn run(
         Ok(workers) => workers,
         Err(error) => return Outcome::Failed(format!("a worker cannot start: {error}")),
     };
-    let committed = committed_bytes(setup);
-    status.send_modify(|status| {
-        status.total_bytes = setup.plan.total_bytes();
-        status.committed_bytes = committed;
-        status.read_bytes = committed;
-        status.epoch = setup.store.head().id();
-        status.workers = usize::from(args.workers);
-    });
     let faults = Arc::new(Faults::new(
         args.kill_leader_at,
         args.kill_worker_at,
@@ -196,18 +188,4 @@ impl<'a> Election<'a> {
         };
         self.ghosts.spawn(ghost.haunt(self.status.subscribe()));
     }
-}
-
-/// Returns the input bytes that the chain has counted.
-fn committed_bytes(setup: &Setup) -> u64 {
-    let head = setup.store.head();
-    let start = setup.plan.start();
-    let left: u64 = start
-        .iter()
-        .map(|start| {
-            let reached = head.positions.iter().find(|p| p.shard == start.shard);
-            setup.plan.remaining(reached.unwrap_or(start))
-        })
-        .sum();
-    setup.plan.total_bytes() - left
 }

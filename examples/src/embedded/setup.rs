@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::cli::Args;
 use crate::input::{InputError, InputPlan, default_input, find_files};
 use crate::meta::Settings;
+use crate::status::Status;
 use crate::store::{Store, StoreError};
 use crate::wire::Source;
 
@@ -118,6 +119,21 @@ impl Setup {
             plan: Arc::new(plan),
             temporary,
         })
+    }
+
+    /// Returns what a run of so many workers shows before anybody leads.
+    #[must_use]
+    pub fn first_status(&self, workers: u16) -> Status {
+        let head = self.store.head();
+        let counted = self.plan.counted(&self.plan.reached(&head.positions));
+        Status {
+            epoch: head.id(),
+            committed_bytes: counted,
+            read_bytes: counted,
+            total_bytes: self.plan.total_bytes(),
+            workers: usize::from(workers),
+            ..Status::default()
+        }
     }
 
     /// Removes the output folder where the user named none.

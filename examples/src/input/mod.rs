@@ -7,7 +7,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 pub use find::{default_input, find_files};
-pub use plan::{InputPlan, ShardReader};
+pub use plan::{InputPlan, ShardReader, advance};
 
 /// What is wrong with the input; one line that names the path.
 #[derive(Debug)]

@@ -19,15 +19,14 @@ pub(super) fn assign(
     let mut open: Vec<(u64, &Position)> = positions
         .iter()
         .map(|position| (plan.remaining(position), position))
-        .filter(|(left, position)| *left > 0 || !position.partial.is_empty())
+        .filter(|(left, _)| *left > 0)
         .collect();
     open.sort_by_key(|(left, position)| (std::cmp::Reverse(*left), position.shard));
     let mut loads: Vec<(u64, Vec<Position>)> = vec![(0, Vec::new()); workers.len()];
     for (left, position) in open {
         // Equal loads go by order, so that an assignment can be repeated.
         if let Some((load, share)) = loads.iter_mut().min_by_key(|(load, _)| *load) {
-            // One more byte than is left: shards of no bytes are spread too.
-            *load += left + 1;
+            *load += left;
             share.push(position.clone());
         }
     }

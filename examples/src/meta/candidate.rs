@@ -62,10 +62,10 @@ impl Settings {
 #[tonic::async_trait]
 pub trait Hooks: Send + Sync + 'static {
     /// Called after each commit, before the next barrier; the loop waits for it.
-    async fn committed(&self, token: u64, bytes: u64);
+    async fn committed(&self, bytes: u64);
 
-    /// Ends when the leader with this token is to die where it stands.
-    async fn killed(&self, token: u64);
+    /// Ends when the present leader is to die where it stands.
+    async fn killed(&self);
 }
 
 /// No interference.
@@ -74,9 +74,9 @@ pub struct NoHooks;
 
 #[tonic::async_trait]
 impl Hooks for NoHooks {
-    async fn committed(&self, _token: u64, _bytes: u64) {}
+    async fn committed(&self, _bytes: u64) {}
 
-    async fn killed(&self, _token: u64) {
+    async fn killed(&self) {
         std::future::pending().await
     }
 }
@@ -156,7 +156,7 @@ impl Candidate {
             leadership.follow(move |deadline| followed.extend(deadline));
             let turn = tokio::select! {
                 biased;
-                () = self.hooks.killed(token) => return Ended::Killed(leadership, guard),
+                () = self.hooks.killed() => return Ended::Killed(leadership, guard),
                 turn = guard.run(self.reign(&guard, token, stop)) => turn,
             };
             let turn = turn.unwrap_or_else(|lost| Turn::Lost(lost.to_string()));

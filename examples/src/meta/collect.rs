@@ -3,7 +3,16 @@
 use bidi_session::{Round, WorkerId};
 
 use super::lead::{Reign, Turn};
-use crate::wire::Reply;
+use crate::wire::{Reply, reply};
+
+/// Says what becomes of an answer that is not the one a round asks for.
+pub(super) fn unexpected(worker: &WorkerId, reply: Reply) -> Turn {
+    match reply.kind {
+        Some(reply::Kind::InputFailed(why)) => Turn::Failed(why),
+        Some(reply::Kind::Refused(why)) => Turn::Recover(format!("{worker} refuses: {why}")),
+        _ => Turn::Recover(format!("{worker} gives another answer")),
+    }
+}
 
 impl Reign<'_> {
     /// Waits for the answer of every worker of the round; a failure names who and why.

@@ -6,10 +6,12 @@ use std::time::Duration;
 use bidi_session::WorkerId;
 use fencing::Guard;
 
+use super::collect::unexpected;
 use super::lead::{Reign, Turn};
+use crate::input::advance;
 use crate::status::Phase;
 use crate::store::{CommitError, Store};
-use crate::wire::{Manifest, Position, Reply, Snapshot, reply};
+use crate::wire::{Manifest, Reply, reply};
 
 /// Pause before a commit of unknown outcome is repeated.
 const REPEAT: Duration = Duration::from_millis(50);
@@ -88,43 +90,41 @@ impl Reign<'_> {
                 other => return Err(Turn::Lost(other.to_string())),
             }
         }
-        let (rows, bytes) = (manifest.rows, manifest.bytes);
-        self.head = manifest;
-        self.meta.journal.committed(self.injected_at.elapsed());
+        let latency = self.injected_at.elapsed();
+        let counted = self.meta.plan.counted(&manifest.positions);
+        self.meta.journal.committed(latency);
         self.meta.status.send_modify(|status| {
             status.epochs += 1;
             status.trouble.clear();
-            status.rows += rows;
-            status.committed_bytes += bytes;
-            status.latency = self.injected_at.elapsed();
+            status.rows += manifest.rows;
+            status.committed_bytes = counted;
+            status.latency = latency;
         });
+        self.head = manifest;
         self.show(Phase::Counting);
         self.clean().await;
-        let done = self.meta.status.borrow().committed_bytes;
-        self.meta.hooks.committed(self.token, done).await;
+        self.meta.hooks.committed(counted).await;
         Ok(())
     }
 
     fn manifest(&self, answers: Vec<(WorkerId, Reply)>) -> Result<Manifest, Turn> {
+        let plan = &self.meta.plan;
         let mut manifest = Manifest {
             epoch: Some(self.last),
             prev: self.head.epoch,
-            positions: self.meta.plan.start(),
+            positions: plan.reached(&self.head.positions),
             ..Manifest::default()
         };
-        merge_positions(&mut manifest.positions, &self.head.positions);
         for (worker, reply) in answers {
-            let snapshot = snapshot_of(&worker, reply)?;
-            merge_positions(&mut manifest.positions, &snapshot.positions);
+            let Some(reply::Kind::Snapshot(snapshot)) = reply.kind else {
+                return Err(unexpected(&worker, reply));
+            };
+            advance(&mut manifest.positions, &snapshot.positions);
             manifest.deltas.extend(snapshot.delta);
             manifest.rows += snapshot.rows;
             manifest.bytes += snapshot.bytes;
         }
-        let left = manifest
-            .positions
-            .iter()
-            .map(|p| self.meta.plan.remaining(p));
-        manifest.last = left.sum::<u64>() == 0;
+        manifest.last = plan.counted(&manifest.positions) == plan.total_bytes();
         Ok(manifest)
     }
 
@@ -139,23 +139,6 @@ impl Reign<'_> {
             self.meta
                 .journal
                 .hindered(&format!("old files stay: {error}"));
-        }
-    }
-}
-
-fn snapshot_of(worker: &WorkerId, reply: Reply) -> Result<Snapshot, Turn> {
-    match reply.kind {
-        Some(reply::Kind::Snapshot(snapshot)) => Ok(snapshot),
-        Some(reply::Kind::InputFailed(why)) => Err(Turn::Failed(why)),
-        Some(reply::Kind::Refused(why)) => Err(Turn::Recover(format!("{worker} refuses: {why}"))),
-        _ => Err(Turn::Recover(format!("{worker} gives another answer"))),
-    }
-}
-
-fn merge_positions(all: &mut [Position], newer: &[Position]) {
-    for position in newer {
-        if let Some(kept) = all.get_mut(position.shard as usize) {
-            kept.clone_from(position);
         }
     }
 }

@@ -24,25 +24,34 @@ impl Reign<'_> {
 
     /// Sends the barrier of a new epoch to every worker, or to none.
     pub(super) fn inject(&mut self) -> Result<Round<Reply>, Turn> {
-        let epoch = self.new_epoch();
         let prev = self.last;
-        let open = self
-            .assigned
-            .values()
-            .filter(|a| !self.has_finished(a.progress));
+        let open = self.assigned.values().filter(|a| !a.progress.finished);
         let quota_bytes = self.quota(open.count());
         let targets: Vec<WorkerId> = self.assigned.keys().cloned().collect();
-        let round = self.pool.inject(epoch.n, &targets, |_| Command {
-            epoch: Some(epoch),
-            kind: Some(command::Kind::Barrier(Barrier {
+        let round = self.send_round(&targets, |_| {
+            command::Kind::Barrier(Barrier {
                 prev: Some(prev),
                 quota_bytes,
-            })),
+            })
+        })?;
+        self.show(Phase::Collecting);
+        Ok(round)
+    }
+
+    /// Sends the command of a new epoch to every target, or to none.
+    pub(super) fn send_round(
+        &mut self,
+        targets: &[WorkerId],
+        mut kind: impl FnMut(&WorkerId) -> command::Kind,
+    ) -> Result<Round<Reply>, Turn> {
+        let epoch = self.new_epoch();
+        let round = self.pool.inject(epoch.n, targets, |worker| Command {
+            epoch: Some(epoch),
+            kind: Some(kind(worker)),
         });
         let round = round.map_err(|error| Turn::Recover(error.to_string()))?;
         self.last = epoch;
         self.injected_at = tokio::time::Instant::now();
-        self.show(Phase::Collecting);
         Ok(round)
     }
 
@@ -105,12 +114,11 @@ impl Reign<'_> {
             && let Some(assigned) = self.assigned.get_mut(worker)
         {
             assigned.progress = progress;
-            self.show(Phase::Counting);
+            let read = self.read_since_commit();
+            self.meta.status.send_modify(|status| {
+                status.read_bytes = status.committed_bytes + read;
+            });
         }
-    }
-
-    fn has_finished(&self, progress: Progress) -> bool {
-        progress.finished
     }
 
     fn all_wait(&self) -> bool {

@@ -8,7 +8,6 @@ use fencing::Guard;
 use tokio_util::sync::CancellationToken;
 
 use super::candidate::{Candidate, Settings};
-use crate::journal::Stray;
 use crate::status::Phase;
 use crate::store::CommitError;
 use crate::wire::compute_client::ComputeClient;
@@ -156,9 +155,10 @@ impl<'a> Reign<'a> {
 
     /// Returns how many shards are not read to their end.
     fn open_shards(&self) -> usize {
-        let plan = &self.meta.plan;
         let positions = self.head.positions.iter();
-        positions.filter(|p| plan.remaining(p) > 0).count()
+        positions
+            .filter(|p| self.meta.plan.remaining(p) > 0)
+            .count()
     }
 
     /// Returns an epoch that this term has not used.
@@ -181,7 +181,7 @@ impl<'a> Reign<'a> {
     /// Publishes what the display shows.
     pub(super) fn show(&self, phase: Phase) {
         let up = self.workers_up();
-        let read: u64 = self.assigned.values().map(|a| a.progress.bytes).sum();
+        let read = self.read_since_commit();
         self.meta.status.send_modify(|status| {
             status.phase = phase;
             status.leader.clone_from(&self.meta.name);
@@ -192,14 +192,15 @@ impl<'a> Reign<'a> {
         });
     }
 
+    /// Returns what the workers have reported to have read.
+    pub(super) fn read_since_commit(&self) -> u64 {
+        self.assigned.values().map(|a| a.progress.bytes).sum()
+    }
+
     /// Counts an answer that is no answer to a round of this term.
     pub(super) fn count_stray(&self, reply: &Reply) {
-        let stray = match reply.epoch {
-            Some(epoch) if epoch.term < self.token => Stray::OlderTerm,
-            Some(_) => Stray::OtherTerm,
-            None => Stray::NotAsked,
-        };
-        self.meta.journal.stray(stray);
+        let is_older = reply.epoch.is_some_and(|epoch| epoch.term < self.token);
+        self.meta.journal.stray(is_older);
     }
 }
 

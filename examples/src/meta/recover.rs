@@ -6,8 +6,9 @@ use bidi_session::WorkerId;
 use tokio::time::sleep;
 
 use super::assign::assign;
+use super::collect::unexpected;
 use super::lead::{Assigned, Reign, Turn};
-use crate::wire::{Command, Position, Progress, Reset, command, reply};
+use crate::wire::{Progress, Reset, command, reply};
 
 /// Pause between two looks at the workers, and the first before a recovery that
 /// follows another one without a commit in between; it doubles then.
@@ -72,30 +73,20 @@ impl Reign<'_> {
     }
 
     async fn reset(&mut self, up: &[WorkerId]) -> Result<(), Turn> {
-        let mut positions: Vec<Position> = self.meta.plan.start();
-        for position in &self.head.positions {
-            if let Some(kept) = positions.get_mut(position.shard as usize) {
-                kept.clone_from(position);
-            }
-        }
+        let positions = self.meta.plan.reached(&self.head.positions);
         let shares = assign(&self.meta.plan, &positions, up);
         let quota_bytes = self.quota(shares.len());
         self.drain_events();
         let targets: Vec<WorkerId> = shares.keys().cloned().collect();
         let sessions: Vec<Option<u64>> = targets.iter().map(|w| self.session(w)).collect();
-        let epoch = self.new_epoch();
         let base = self.head.epoch;
-        let round = self.pool.inject(epoch.n, &targets, |worker| Command {
-            epoch: Some(epoch),
-            kind: Some(command::Kind::Reset(Reset {
+        let round = self.send_round(&targets, |worker| {
+            command::Kind::Reset(Reset {
                 base,
                 positions: shares.get(worker).cloned().unwrap_or_default(),
                 quota_bytes,
-            })),
-        });
-        let round = round.map_err(|error| Turn::Recover(error.to_string()))?;
-        self.last = epoch;
-        self.injected_at = tokio::time::Instant::now();
+            })
+        })?;
         self.joined.clear();
         self.assigned = targets
             .into_iter()
@@ -109,13 +100,9 @@ impl Reign<'_> {
             })
             .collect();
         for (worker, reply) in self.collect(round).await? {
-            match reply.kind {
-                Some(reply::Kind::ResetDone(_)) => {}
-                Some(reply::Kind::Refused(why)) => {
-                    return Err(Turn::Recover(format!("{worker} refuses: {why}")));
-                }
-                _ => return Err(Turn::Recover(format!("{worker} gives another answer"))),
-            }
+            let Some(reply::Kind::ResetDone(_)) = reply.kind else {
+                return Err(unexpected(&worker, reply));
+            };
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::{Child, Stdio};
 use std::time::Duration;
 
-use crate::support::{barrier_loop, folder, make_tree, send, text, wait};
+use crate::support::{barrier_loop, folder, make_tree, poll, send, text, wait};
 use examples::store::Store;
 
 /// Starts it with both outputs in a pipe that is full and that nobody reads.
@@ -30,13 +30,8 @@ fn start_on_full_pipe(
 }
 
 fn wait_for_last_epoch(out: &std::path::Path) {
-    for _ in 0..3000 {
-        if out.join("counts.tsv").exists() {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    panic!("the totals do not appear");
+    let totals = || out.join("counts.tsv").exists().then_some(());
+    poll(Duration::from_secs(30), totals).expect("the totals do not appear");
 }
 
 #[test]

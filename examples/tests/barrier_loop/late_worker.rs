@@ -30,7 +30,7 @@ struct Pace {
 
 #[tonic::async_trait]
 impl Hooks for Pace {
-    async fn committed(&self, _token: u64, _bytes: u64) {
+    async fn committed(&self, _bytes: u64) {
         let now = self.status.borrow().clone();
         if now.epochs >= 5 {
             self.five.notify_one();
@@ -40,7 +40,7 @@ impl Hooks for Pace {
         }
     }
 
-    async fn killed(&self, _token: u64) {
+    async fn killed(&self) {
         std::future::pending().await
     }
 }

@@ -6,7 +6,7 @@ use std::process::{Child, Stdio};
 use std::time::Duration;
 
 use crate::support::{
-    Numbers, Run, barrier_loop, check_finished, folder, make_tree, run, send, text, wait,
+    Numbers, Run, barrier_loop, check_finished, folder, make_tree, poll, run, send, text, wait,
 };
 use examples::store::Store;
 
@@ -23,15 +23,9 @@ fn start(input: &Path, out: &Path) -> Child {
 
 /// Waits until the chain's file has grown to `bytes`.
 fn wait_for_chain(out: &Path, bytes: u64) {
-    for _ in 0..3000 {
-        let len = std::fs::metadata(out.join("chain")).map_or(0, |meta| meta.len());
-        if len >= bytes {
-            return;
-        }
-        // Another process writes the file: there is nothing to be woken by.
-        std::thread::sleep(Duration::from_millis(5));
-    }
-    panic!("the chain does not grow");
+    let len = || std::fs::metadata(out.join("chain")).map_or(0, |meta| meta.len());
+    let grown = poll(Duration::from_secs(15), || (len() >= bytes).then_some(()));
+    grown.expect("the chain does not grow");
 }
 
 #[test]

@@ -132,6 +132,21 @@ impl InputPlan {
             .collect()
     }
 
+    /// Returns the position of each shard where these, of some of them, were reached.
+    #[must_use]
+    pub fn reached(&self, positions: &[Position]) -> Vec<Position> {
+        let mut all = self.start();
+        advance(&mut all, positions);
+        all
+    }
+
+    /// Returns the bytes that lie before these positions, one for each shard.
+    #[must_use]
+    pub fn counted(&self, positions: &[Position]) -> u64 {
+        let left: u64 = positions.iter().map(|p| self.remaining(p)).sum();
+        self.total_bytes() - left
+    }
+
     /// Returns the bytes of the shard that lie after `position`; zero for a shard that is none.
     #[must_use]
     pub fn remaining(&self, position: &Position) -> u64 {
@@ -156,6 +171,15 @@ impl InputPlan {
             },
             file: None,
         })
+    }
+}
+
+/// Puts the newer positions, of some shards, in the place of those in `all`.
+pub fn advance(all: &mut [Position], newer: &[Position]) {
+    for position in newer {
+        if let Some(kept) = all.get_mut(position.shard as usize) {
+            kept.clone_from(position);
+        }
     }
 }
 

@@ -59,21 +59,25 @@ impl Run {
 /// Waits for the end of a child, at the most so long; kills it then and fails.
 #[track_caller]
 pub(crate) fn wait(mut child: Child, most: Duration) -> std::process::ExitStatus {
-    let mut waited = Duration::ZERO;
-    let pause = Duration::from_millis(10);
-    loop {
-        if let Some(status) = child.try_wait().unwrap() {
-            return status;
-        }
-        if waited >= most {
-            child.kill().unwrap();
-            child.wait().unwrap();
-            panic!("it still runs after {most:?}");
-        }
-        // No signal tells of a child's end here but its status; this is a poll, not a guess.
-        std::thread::sleep(pause);
-        waited += pause;
+    if let Some(status) = poll(most, || child.try_wait().unwrap()) {
+        return status;
     }
+    child.kill().unwrap();
+    child.wait().unwrap();
+    panic!("it still runs after {most:?}");
+}
+
+/// Asks until there is an answer, at the most so long: another process changes
+/// something, and there is nothing to be woken by.
+pub(crate) fn poll<T>(most: Duration, mut ask: impl FnMut() -> Option<T>) -> Option<T> {
+    let pause = Duration::from_millis(5);
+    for _ in 0..most.div_duration_f64(pause) as u64 {
+        if let answer @ Some(_) = ask() {
+            return answer;
+        }
+        std::thread::sleep(pause);
+    }
+    ask()
 }
 
 /// Sends a signal by name to a child that this test started.
