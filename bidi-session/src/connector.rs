@@ -31,6 +31,22 @@ pub trait Connector: Clone + Send + Sync + 'static {
     /// Returns the size of a message as it counts against the outbox, bytes.
     fn size(&self, message: &Self::Out) -> usize;
 
+    /// Returns the size of the largest message that can be sent, bytes; by default only
+    /// the outbox bounds it. A larger one is refused before it is queued.
+    fn max_size(&self) -> usize {
+        usize::MAX
+    }
+
+    /// Returns the first messages of a stream, ahead of all others; by default none.
+    ///
+    /// Called once for each stream, before it opens, so a stream that the worker then
+    /// refuses has called it too. It must not block. A panic, and messages that do not
+    /// fit the outbox, are a failed attempt.
+    fn greeting(&self, attempt: &Attempt) -> Vec<Self::Out> {
+        let _ = attempt;
+        Vec::new()
+    }
+
     /// Returns the round that a message answers, or `None` for one that answers none.
     fn answers(&self, message: &Self::In) -> Option<u64>;
 
@@ -102,9 +118,19 @@ impl OpenError {
 }
 
 impl Failure {
-    /// Says why an open stream ended.
+    /// Says why an open stream ended, in a text; the kind is [`FailureKind::Other`].
     pub fn new(text: impl Into<String>) -> Self {
-        Self { text: text.into() }
+        Self {
+            kind: FailureKind::Other,
+            text: text.into(),
+        }
+    }
+
+    /// Sets what the reason is to a program.
+    #[must_use]
+    pub fn with_kind(mut self, kind: FailureKind) -> Self {
+        self.kind = kind;
+        self
     }
 }
 
@@ -142,8 +168,54 @@ pub enum OpenClass {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Failure {
+    /// What the reason is to a program.
+    pub kind: FailureKind,
     /// The reason, as text, at most some hundred bytes.
     pub text: String,
+}
+
+/// What the end of a stream means to a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum FailureKind {
+    /// The connection broke, or the worker ended the stream: a new session may do.
+    Other,
+    /// A message was above the limit of the side that reads it. A repetition ends the
+    /// next session as well: send less at a time, or raise that limit.
+    TooLarge {
+        /// Who sent it.
+        direction: Direction,
+        /// Its size, bytes.
+        size: usize,
+        /// The limit of the side that refused it, bytes.
+        limit: usize,
+    },
+    /// A message could not be decoded: both sides speak different methods or versions.
+    Undecodable {
+        /// Who sent it.
+        direction: Direction,
+    },
+}
+
+/// The way of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Direction {
+    /// From the pool.
+    ToWorker,
+    /// To the pool.
+    FromWorker,
+}
+
+// ===== impl Direction =====
+
+impl fmt::Display for Direction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::ToWorker => "to the worker",
+            Self::FromWorker => "from the worker",
+        })
+    }
 }
 
 impl fmt::Display for OpenError {

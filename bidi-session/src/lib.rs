@@ -32,7 +32,9 @@ mod acceptor;
 pub mod tonic;
 
 pub use config::{DialLimit, PoolConfig};
-pub use connector::{Attempt, Connector, Failure, OpenClass, OpenError, Opened};
+pub use connector::{
+    Attempt, Connector, Direction, Failure, FailureKind, OpenClass, OpenError, Opened,
+};
 pub use error::{ConfigError, InjectError, NotReady, RoundError, SendError, SendErrorKind};
 pub use event::{Counters, DisconnectReason, Event, EventKind};
 pub use outbox::Outbox;

@@ -76,7 +76,10 @@ async fn run<C: Connector, P>(pool: &Shared<C>, slot: &Slot<C>, mut attempt: Att
     let opened = tokio::select! {
         biased;
         () = slot.over(generation) => return,
-        opened = open(pool, place.target, attempt, outbox) => opened,
+        opened = async {
+            greet(pool, &attempt, &sender)?;
+            open(pool, place.target, attempt, outbox).await
+        } => opened,
     };
     drop(permit);
     let now = pool.clock.now();
@@ -100,6 +103,26 @@ async fn run<C: Connector, P>(pool: &Shared<C>, slot: &Slot<C>, mut attempt: Att
             pool.settle(slot, aftermath);
         }
     }
+}
+
+/// Queues the first messages of a stream.
+fn greet<C: Connector>(
+    pool: &Shared<C>,
+    attempt: &Attempt,
+    sender: &OutboxSender<C::Out>,
+) -> Result<(), OpenError> {
+    for message in pool.connector.greeting(attempt) {
+        let size = pool.connector.size(&message);
+        let queued = pool.check_size(size).and_then(|()| {
+            let pushed = sender.try_push(message, size);
+            pushed.map_err(|(why, _)| pool.kind_of(why, size))
+        });
+        if let Err(why) = queued {
+            let text = format!("the greeting cannot be queued: {why}");
+            return Err(OpenError::new(OpenClass::Unreachable, text));
+        }
+    }
+    Ok(())
 }
 
 async fn open<C: Connector>(

@@ -4,17 +4,19 @@ mod acceptor;
 mod connector;
 mod dial;
 mod failure;
+mod inbound;
 mod kill;
 mod link;
 mod metadata;
 mod pings;
 mod resolver;
 mod session;
+mod verdict;
 
 use std::time::Duration;
 
 pub use acceptor::Acceptor;
-pub use connector::Tonic;
+pub use connector::{Handshake, Tonic};
 pub use session::{Session, SessionOver, SessionSender, SessionStream, TrySendError};
 
 /// How often a silent connection is pinged; give it to the worker's server as well.

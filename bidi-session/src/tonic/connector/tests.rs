@@ -40,7 +40,8 @@ fn a_server_without_the_handshake_is_told_what_to_do() {
     let plain = welcome(&MetadataMap::new(), &attempt()).unwrap_err();
     assert_eq!(plain.class, OpenClass::Refused);
     assert!(plain.text.contains("Acceptor"), "{plain}");
-    assert!(silent().contains("Acceptor"));
+    assert!(silent(Handshake::Metadata).contains("Acceptor"));
+    assert!(silent(Handshake::Off).contains("with_greeting"));
 }
 
 #[test]
