@@ -21,6 +21,7 @@ mod event;
 #[cfg(feature = "tonic")]
 mod handshake;
 mod outbox;
+mod policy;
 mod pool;
 mod state;
 mod worker;
@@ -38,6 +39,7 @@ pub use connector::{
 pub use error::{ConfigError, InjectError, NotReady, RoundError, SendError, SendErrorKind};
 pub use event::{Counters, DisconnectReason, Event, EventKind};
 pub use outbox::Outbox;
+pub use policy::BackoffPolicy;
 pub use pool::{Events, Pool, Round};
 pub use state::{Phase, WorkerState};
 pub use worker::WorkerId;

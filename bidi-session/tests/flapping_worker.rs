@@ -4,7 +4,7 @@ mod double;
 
 use std::time::Duration;
 
-use bidi_session::{OpenClass, Phase, PoolConfig};
+use bidi_session::{BackoffPolicy, OpenClass, Phase, PoolConfig};
 
 use double::{Act, Double, LONG, Word};
 
@@ -171,4 +171,19 @@ fn settings_out_of_range_are_named() {
         "outbox_bytes is zero"
     );
     assert_eq!(text(config.with_inbox(0)), "inbox_len is zero");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_policy_of_the_owner_s_sets_the_delays() {
+    let double = Double::default();
+    let policy = BackoffPolicy::new(|failures| Duration::from_secs(60) * (failures + 1));
+    let (pool, _events) = double.pool_with(PoolConfig::new(1).with_backoff_policy(policy));
+    let puppet = double.puppet("a");
+    puppet.set(Act::Fail(OpenClass::Unreachable));
+    pool.insert("a", "a".to_owned());
+    // At 0, 60, 180, 360 and 600 s.
+    for (seconds, attempts) in [(59, 1), (2, 2), (120, 3), (180, 4), (240, 5)] {
+        tokio::time::sleep(Duration::from_secs(seconds)).await;
+        assert_eq!(puppet.attempts(), attempts, "{seconds} s later");
+    }
 }

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::policy::BackoffPolicy;
+
 /// Delays between failed attempts: doubling, capped, jittered and endless.
 #[derive(Debug)]
 pub(crate) struct Backoff {
@@ -9,6 +11,7 @@ pub(crate) struct Backoff {
     cap: Duration,
     failures: u32,
     random: fastrand::Rng,
+    policy: Option<BackoffPolicy>,
 }
 
 impl Backoff {
@@ -18,16 +21,29 @@ impl Backoff {
             cap,
             failures: 0,
             random: fastrand::Rng::with_seed(seed),
+            policy: None,
         }
+    }
+
+    /// Asks the owner's policy, where it has a delay.
+    pub(crate) fn set_policy(&mut self, policy: Option<BackoffPolicy>) {
+        self.policy = policy;
     }
 
     /// Returns the delay after one more failure: uniform in `[d/2, d]`, where
     /// `d = min(cap, base * 2^n)` after `n` failures before this one.
+    ///
+    /// The owner's policy comes before that.
     pub(crate) fn fail(&mut self) -> Duration {
-        let doubled = 2_u32.checked_pow(self.failures);
+        let before = self.failures;
+        self.failures = self.failures.saturating_add(1);
+        let policy = self.policy.as_ref();
+        if let Some(delay) = policy.and_then(|policy| policy.delay(before)) {
+            return delay;
+        }
+        let doubled = 2_u32.checked_pow(before);
         let whole = doubled.and_then(|factor| self.base.checked_mul(factor));
         let whole = whole.map_or(self.cap, |delay| delay.min(self.cap));
-        self.failures = self.failures.saturating_add(1);
         let half = whole / 2;
         half + (whole - half).mul_f64(self.random.f64())
     }
@@ -88,6 +104,22 @@ mod tests {
         assert_eq!(backoff.failures(), 10_000);
         backoff.reset();
         assert!(backoff.fail() <= BASE);
+    }
+
+    #[test]
+    fn a_policy_replaces_the_delays_and_gets_the_failures_before() {
+        let mut backoff = Backoff::new(BASE, CAP, 7);
+        backoff.set_policy(Some(BackoffPolicy::new(|failures| {
+            assert_ne!(failures, 2, "the test asked for it");
+            Duration::from_secs(10) * (failures + 1)
+        })));
+        assert_eq!(backoff.fail(), Duration::from_secs(10));
+        assert_eq!(backoff.fail(), Duration::from_secs(20));
+        assert!(backoff.fail() <= BASE * 4, "not the default");
+        assert_eq!(backoff.fail(), Duration::from_secs(40));
+        backoff.reset();
+        assert_eq!(backoff.fail(), Duration::from_secs(10));
+        assert_eq!(backoff.failures(), 1);
     }
 
     #[test]

@@ -118,6 +118,7 @@ impl<C: Connector> Shared<C> {
             return false;
         }
         let peer = Peer::new(self.pace(), self.seed_of(worker), self.clock.now());
+        let peer = peer.with_policy(self.config.backoff_policy.clone());
         let mailbox = self.inbox.open(worker);
         let slot = Arc::new(Slot::new(worker.clone(), place.clone(), peer, mailbox));
         entries.slots.insert(worker.clone(), slot.clone());

@@ -10,6 +10,7 @@ use std::time::Duration;
 use crate::connector::{OpenClass, OpenError};
 use crate::core::backoff::Backoff;
 use crate::event::{DisconnectReason, EventKind};
+use crate::policy::BackoffPolicy;
 use crate::state::{Phase, WorkerState};
 
 /// Attempts of one worker start at least this far apart, however healthy its sessions.
@@ -94,6 +95,12 @@ impl Peer {
             last_error: None,
             stale_inputs: 0,
         }
+    }
+
+    /// Sets the delays after failed attempts, in place of the pace's.
+    pub(crate) fn with_policy(mut self, policy: Option<BackoffPolicy>) -> Self {
+        self.backoff.set_policy(policy);
+        self
     }
 
     pub(crate) fn stage(&self) -> Stage {
