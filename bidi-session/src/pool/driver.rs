@@ -93,12 +93,16 @@ async fn run<C: Connector, P>(pool: &Shared<C>, slot: &Slot<C>, mut attempt: Att
             let aftermath = slot.opened(&pool.inbox, now, generation, incarnation, kill);
             pool.settle(slot, aftermath);
             if slot.generation() == Some(generation) {
-                tracing::info!(worker = %slot.id(), generation, ?incarnation, "session began");
+                slot.log().began(now, generation, incarnation);
             }
-            read(pool, slot, generation, inbound, &sender).await;
+            tokio::select! {
+                biased;
+                () = read(pool, slot, generation, inbound, &sender) => {}
+                () = pay_log(pool, slot, generation) => {}
+            }
         }
         Err(error) => {
-            log_failure(slot, generation, &error, now);
+            slot.log().failed(now, generation, &error);
             let aftermath = slot.step(&pool.inbox, now, Input::Failed { generation, error });
             pool.settle(slot, aftermath);
         }
@@ -169,6 +173,16 @@ async fn read<C: Connector>(
             return;
         }
     }
+}
+
+/// Tells of a session whose beginning was kept from the log, when it may be told; never
+/// ends.
+async fn pay_log<C: Connector>(pool: &Shared<C>, slot: &Slot<C>, generation: u64) {
+    if let Some(due) = slot.log().owed_at() {
+        pool.clock.sleep_until(due).await;
+        slot.log().pay(pool.clock.now(), generation);
+    }
+    std::future::pending().await
 }
 
 /// Waits for room for messages, then for messages or the end.
@@ -254,7 +268,7 @@ fn dispatch<C: Connector>(pool: &Shared<C>, slot: &Slot<C>, generation: u64, mes
 /// A panic of the connector ends the attempt or session, not the worker's entry.
 fn survive_panic<C: Connector>(pool: &Shared<C>, slot: &Slot<C>, generation: u64) {
     const TEXT: &str = "the connector panicked";
-    tracing::error!(worker = %slot.id(), generation, "{TEXT}");
+    slot.log().panicked(pool.clock.now(), generation);
     let input = if slot.generation() == Some(generation) {
         let reason = DisconnectReason::Failed(Failure::new(TEXT));
         Input::Ended { generation, reason }
@@ -264,15 +278,4 @@ fn survive_panic<C: Connector>(pool: &Shared<C>, slot: &Slot<C>, generation: u64
     };
     let aftermath = slot.step(&pool.inbox, pool.clock.now(), input);
     pool.settle(slot, aftermath);
-}
-
-/// Warns of the first failures and then ever more rarely.
-fn log_failure<C: Connector>(slot: &Slot<C>, generation: u64, error: &OpenError, now: Duration) {
-    let worker = slot.id();
-    let attempts = slot.state(now).attempts + 1;
-    if attempts.is_power_of_two() {
-        tracing::warn!(%worker, generation, attempts, %error, "attempt failed");
-    } else {
-        tracing::debug!(%worker, generation, attempts, %error, "attempt failed");
-    }
 }

@@ -5,6 +5,7 @@ mod driver;
 mod events;
 mod inbox;
 mod inject;
+mod log;
 mod mailbox;
 mod ready;
 mod send;

@@ -168,7 +168,7 @@ impl<C: Connector> Shared<C> {
     /// Does what a step has left to do; no lock may be held.
     pub(crate) fn settle(&self, slot: &Slot<C>, aftermath: Aftermath<C::Out>) {
         self.count_stale_inputs(aftermath.stale_inputs);
-        aftermath.settle(slot.id(), &self.board);
+        aftermath.settle(slot, &self.board, self.clock.now());
     }
 
     pub(crate) fn count_stale_inputs(&self, count: u64) {

@@ -15,6 +15,7 @@ use crate::event::{DisconnectReason, EventKind};
 use crate::outbox::OutboxSender;
 use crate::pool::board::Board;
 use crate::pool::inbox::Inbox;
+use crate::pool::log::Log;
 use crate::pool::mailbox::Mailbox;
 use crate::state::WorkerState;
 use crate::worker::WorkerId;
@@ -25,6 +26,7 @@ pub(crate) type Kill = Box<dyn FnOnce() + Send>;
 /// A worker's entry in the pool.
 pub(crate) struct Slot<C: Connector> {
     id: WorkerId,
+    log: Log,
     mailbox: Arc<Mailbox<C::In>>,
     link: Mutex<Link<C>>,
     /// Wakes the worker's task.
@@ -68,6 +70,7 @@ impl<C: Connector> Slot<C> {
         mailbox: Arc<Mailbox<C::In>>,
     ) -> Self {
         Self {
+            log: Log::new(id.clone()),
             id,
             mailbox,
             link: Mutex::new(Link {
@@ -84,6 +87,10 @@ impl<C: Connector> Slot<C> {
 
     pub(crate) fn id(&self) -> &WorkerId {
         &self.id
+    }
+
+    pub(crate) fn log(&self) -> &Log {
+        &self.log
     }
 
     pub(crate) fn mailbox(&self) -> &Mailbox<C::In> {
@@ -289,7 +296,10 @@ impl<C: Connector> fmt::Debug for Slot<C> {
 
 impl<Out> Aftermath<Out> {
     /// Ends the connection, drops what is queued and fails the rounds that wait.
-    pub(crate) fn settle<In>(self, worker: &WorkerId, board: &Board<In>) {
+    pub(crate) fn settle<C>(self, slot: &Slot<C>, board: &Board<C::In>, now: Duration)
+    where
+        C: Connector<Out = Out>,
+    {
         if let Some(kill) = self.kill {
             kill();
         }
@@ -299,8 +309,8 @@ impl<Out> Aftermath<Out> {
             outbox.close();
         }
         if let Some((generation, reason)) = self.ended {
-            tracing::info!(%worker, generation, %reason, "session ended");
-            board.fail(worker, generation, &reason);
+            slot.log().ended(now, generation, &reason);
+            board.fail(slot.id(), generation, &reason);
         }
     }
 }

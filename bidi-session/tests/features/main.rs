@@ -10,6 +10,7 @@ mod double;
 #[path = "../real/mod.rs"]
 mod real;
 
+mod noisy_log;
 #[cfg(feature = "tonic")]
 mod plain_server;
 mod rude_greeting;
