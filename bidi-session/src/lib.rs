@@ -20,6 +20,7 @@ mod error;
 mod event;
 #[cfg(feature = "tonic")]
 mod handshake;
+mod meters;
 mod outbox;
 mod policy;
 mod pool;

@@ -12,7 +12,7 @@ use futures_util::FutureExt;
 use crate::connector::{Attempt, Connector, Failure, OpenClass, OpenError, Opened};
 use crate::core::peer::{Input, Stage};
 use crate::event::DisconnectReason;
-use crate::outbox::{Outbox, OutboxSender, Room, outbox};
+use crate::outbox::{Outbox, OutboxSender, Room, metered};
 use crate::pool::shared::Shared;
 use crate::pool::slot::{Slot, deaf};
 
@@ -68,7 +68,7 @@ async fn run<C: Connector, P>(pool: &Shared<C>, slot: &Slot<C>, mut attempt: Att
         bytes: pool.config.outbox_bytes,
     };
     let generation = attempt.generation;
-    let (sender, outbox) = outbox(limit);
+    let (sender, outbox) = metered(limit, pool.tally.meters.outbox());
     let Some(place) = slot.begin(pool.clock.now(), generation, sender.clone()) else {
         return;
     };

@@ -120,7 +120,13 @@ impl<C: Connector> Shared<C> {
         let peer = Peer::new(self.pace(), self.seed_of(worker), self.clock.now());
         let peer = peer.with_policy(self.config.backoff_policy.clone());
         let mailbox = self.inbox.open(worker);
-        let slot = Arc::new(Slot::new(worker.clone(), place.clone(), peer, mailbox));
+        let slot = Arc::new(Slot::new(
+            worker.clone(),
+            place.clone(),
+            peer,
+            mailbox,
+            self.tally.clone(),
+        ));
         entries.slots.insert(worker.clone(), slot.clone());
         let task = driver::drive(self.clone(), slot);
         self.tasks.spawn_on(task, &self.runtime);

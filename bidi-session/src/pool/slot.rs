@@ -12,11 +12,13 @@ use tokio::sync::Notify;
 use crate::connector::{Connector, Failure};
 use crate::core::peer::{Input, Peer, Stage, Told};
 use crate::event::{DisconnectReason, EventKind};
+use crate::meters::Step;
 use crate::outbox::OutboxSender;
 use crate::pool::board::Board;
 use crate::pool::inbox::Inbox;
 use crate::pool::log::Log;
 use crate::pool::mailbox::Mailbox;
+use crate::pool::tally::Tally;
 use crate::state::WorkerState;
 use crate::worker::WorkerId;
 
@@ -27,6 +29,7 @@ pub(crate) type Kill = Box<dyn FnOnce() + Send>;
 pub(crate) struct Slot<C: Connector> {
     id: WorkerId,
     log: Log,
+    tally: Arc<Tally>,
     mailbox: Arc<Mailbox<C::In>>,
     link: Mutex<Link<C>>,
     /// Wakes the worker's task.
@@ -42,6 +45,8 @@ struct Link<C: Connector> {
     kill: Option<Kill>,
     // The last session that ended.
     ended: Option<(u64, DisconnectReason)>,
+    // When it ended, until the next one begins.
+    lost_at: Option<Duration>,
 }
 
 /// Where a worker is, and who is expected there.
@@ -68,8 +73,11 @@ impl<C: Connector> Slot<C> {
         place: Place<C::Target>,
         peer: Peer,
         mailbox: Arc<Mailbox<C::In>>,
+        tally: Arc<Tally>,
     ) -> Self {
+        tally.meters.joined();
         Self {
+            tally,
             log: Log::new(id.clone()),
             id,
             mailbox,
@@ -79,6 +87,7 @@ impl<C: Connector> Slot<C> {
                 outbox: None,
                 kill: None,
                 ended: None,
+                lost_at: None,
             }),
             wake: Notify::new(),
             changed: Notify::new(),
@@ -141,9 +150,14 @@ impl<C: Connector> Slot<C> {
         if !is_due {
             return None;
         }
-        let _: Told<C::In> = link.peer.step(now, Input::Begun { generation });
+        let from = link.peer.phase();
+        let told: Told<C::In> = link.peer.step(now, Input::Begun { generation });
+        let step = Step::new(from, link.peer.phase(), &told);
         link.outbox = Some(outbox);
-        Some(link.place.clone())
+        let place = link.place.clone();
+        drop(link);
+        self.tally.meters.stepped(step);
+        Some(place)
     }
 
     /// Notes that the attempt opened a stream which this kill switch ends.
@@ -254,13 +268,19 @@ impl<C: Connector> Slot<C> {
         now: Duration,
         input: Input,
     ) -> Aftermath<C::Out> {
+        let from = link.peer.phase();
         let told = link.peer.step(now, input);
+        let mut step = Step::new(from, link.peer.phase(), &told);
         let ended = told.iter().find_map(|(generation, kind)| match kind {
             EventKind::Disconnected { reason } => Some((*generation, reason.clone())),
             _ => None,
         });
         if ended.is_some() {
             link.ended.clone_from(&ended);
+            link.lost_at = Some(now);
+        }
+        if link.peer.session().is_some() {
+            step.away = link.lost_at.take().map(|at| now.saturating_sub(at));
         }
         let mut aftermath = Aftermath {
             outbox: None,
@@ -274,6 +294,8 @@ impl<C: Connector> Slot<C> {
         }
         inbox.tell(&self.mailbox, told);
         drop(link);
+        // Outside of the lock: a recorder is foreign code.
+        self.tally.meters.stepped(step);
         self.wake.notify_one();
         self.changed.notify_waiters();
         aftermath

@@ -10,6 +10,8 @@ mod double;
 #[path = "../real/mod.rs"]
 mod real;
 
+#[cfg(feature = "metrics")]
+mod countless_series;
 mod noisy_log;
 #[cfg(feature = "tonic")]
 mod plain_server;
