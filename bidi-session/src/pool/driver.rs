@@ -30,8 +30,27 @@ struct Batch<In> {
     end: Option<DisconnectReason>,
 }
 
+/// A worker's place in the pool, held by its task.
+///
+/// Only a runtime that shuts down drops the task of a worker that is still in the pool.
+/// No task of the pool runs from there on, so the pool is closed: its sessions are gone,
+/// and nobody must wait for them.
+pub(crate) struct Tenure<C: Connector> {
+    pub(crate) pool: Arc<Shared<C>>,
+    pub(crate) slot: Arc<Slot<C>>,
+}
+
+impl<C: Connector> Drop for Tenure<C> {
+    fn drop(&mut self) {
+        if self.slot.stage() != Stage::Gone {
+            self.pool.close();
+        }
+    }
+}
+
 /// Keeps the worker connected until it has left the pool.
-pub(crate) async fn drive<C: Connector>(pool: Arc<Shared<C>>, slot: Arc<Slot<C>>) {
+pub(crate) async fn drive<C: Connector>(tenure: Tenure<C>) {
+    let Tenure { pool, slot } = &tenure;
     loop {
         let until = match slot.stage() {
             Stage::Gone => return,
@@ -54,9 +73,9 @@ pub(crate) async fn drive<C: Connector>(pool: Arc<Shared<C>>, slot: Arc<Slot<C>>
         };
         let attempt = pool.attempt(slot.id());
         let generation = attempt.generation;
-        let run = AssertUnwindSafe(run(&pool, &slot, attempt, permit));
+        let run = AssertUnwindSafe(run(pool, slot, attempt, permit));
         if run.catch_unwind().await.is_err() {
-            survive_panic(&pool, &slot, generation);
+            survive_panic(pool, slot, generation);
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::connector::{Attempt, Connector};
 use crate::core::peer::{Input, Pace, Peer};
 use crate::event::DisconnectReason;
 use crate::pool::board::Board;
-use crate::pool::driver;
+use crate::pool::driver::{self, Tenure};
 use crate::pool::inbox::Inbox;
 use crate::pool::slot::{Aftermath, Place, Slot};
 use crate::pool::tally::Tally;
@@ -128,7 +128,11 @@ impl<C: Connector> Shared<C> {
             self.tally.clone(),
         ));
         entries.slots.insert(worker.clone(), slot.clone());
-        let task = driver::drive(self.clone(), slot);
+        // Not under the lock: a runtime that has shut down drops the task at once, which
+        // closes the pool.
+        drop(entries);
+        let pool = self.clone();
+        let task = driver::drive(Tenure { pool, slot });
         self.tasks.spawn_on(task, &self.runtime);
         true
     }

@@ -10,6 +10,8 @@ mod double;
 #[path = "../real/mod.rs"]
 mod real;
 
+#[cfg(feature = "tonic")]
+mod abrupt_end;
 #[cfg(feature = "metrics")]
 mod countless_series;
 mod noisy_log;
