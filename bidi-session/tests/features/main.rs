@@ -20,3 +20,5 @@ mod plain_server;
 mod rude_greeting;
 #[cfg(feature = "tonic")]
 mod too_large;
+#[cfg(feature = "tonic")]
+mod wrong_input;
