@@ -288,12 +288,16 @@ pub(crate) async fn within<F: Future>(limit: Duration, what: F) -> F::Output {
 
 /// Returns the next event that is no failed attempt.
 pub(crate) async fn next(events: &mut Events<Connect>) -> Event<Reply> {
-    loop {
-        let event = soon(events.recv()).await.expect("the pool is closed");
-        if !matches!(event.kind, EventKind::AttemptFailed { .. }) {
-            return event;
+    // One limit for all of them: attempts may fail for ever.
+    soon(async {
+        loop {
+            let event = events.recv().await.expect("the pool is closed");
+            if !matches!(event.kind, EventKind::AttemptFailed { .. }) {
+                return event;
+            }
         }
-    }
+    })
+    .await
 }
 
 /// Waits for a session and returns its generation and the worker's incarnation.
