@@ -169,6 +169,11 @@ impl Host {
         endpoint(self.address)
     }
 
+    /// Counts the tasks of its servers.
+    pub(crate) fn tasks(&self) -> usize {
+        self.runtime.as_ref().unwrap().metrics().num_alive_tasks()
+    }
+
     /// Ends all its tasks at once; its sockets close.
     pub(crate) fn kill(mut self) {
         self.stop();
