@@ -57,6 +57,11 @@ mod over_tonic {
         shared::<(Acceptor, Tonic<u8, u16>, Pool<Tonic<u8, u16>>)>();
         shared::<(Session<u8, u16>, SessionSender<u16>, SessionStream<u16>)>();
         shared::<(SessionOver<u16>, TrySendError<u16>)>();
+        #[cfg(feature = "test-util")]
+        shared::<(
+            bidi_session::tonic::FaultProxy,
+            bidi_session::tonic::ProxyCounts,
+        )>();
     };
 
     // Never called: that it compiles is the claim.

@@ -9,6 +9,8 @@ mod kill;
 mod link;
 mod metadata;
 mod pings;
+#[cfg(feature = "test-util")]
+mod proxy;
 mod resolver;
 mod session;
 mod verdict;
@@ -17,6 +19,9 @@ use std::time::Duration;
 
 pub use acceptor::Acceptor;
 pub use connector::{Handshake, Tonic};
+#[cfg(feature = "test-util")]
+#[cfg_attr(docsrs, doc(cfg(feature = "test-util")))]
+pub use proxy::{FaultProxy, Flow, ProxyCounts, Way, WayCounts};
 pub use session::{Session, SessionOver, SessionSender, SessionStream, TrySendError};
 
 /// How often a silent connection is pinged; give it to the worker's server as well.

@@ -169,6 +169,11 @@ impl Host {
         endpoint(self.address)
     }
 
+    /// Counts the tasks of its servers.
+    pub(crate) fn tasks(&self) -> usize {
+        self.runtime.as_ref().unwrap().metrics().num_alive_tasks()
+    }
+
     /// Ends all its tasks at once; its sockets close.
     pub(crate) fn kill(mut self) {
         self.stop();
@@ -288,12 +293,16 @@ pub(crate) async fn within<F: Future>(limit: Duration, what: F) -> F::Output {
 
 /// Returns the next event that is no failed attempt.
 pub(crate) async fn next(events: &mut Events<Connect>) -> Event<Reply> {
-    loop {
-        let event = soon(events.recv()).await.expect("the pool is closed");
-        if !matches!(event.kind, EventKind::AttemptFailed { .. }) {
-            return event;
+    // One limit for all of them: attempts may fail for ever.
+    soon(async {
+        loop {
+            let event = events.recv().await.expect("the pool is closed");
+            if !matches!(event.kind, EventKind::AttemptFailed { .. }) {
+                return event;
+            }
         }
-    }
+    })
+    .await
 }
 
 /// Waits for a session and returns its generation and the worker's incarnation.
