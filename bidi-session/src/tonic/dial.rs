@@ -15,6 +15,7 @@ use tokio::net::TcpStream;
 use tower_service::Service;
 
 use super::kill::{KillSwitch, Killable};
+use super::plain_text::Guarded;
 use super::resolver::Resolver;
 
 /// How long an address is tried alone before the next one is tried beside it.
@@ -43,7 +44,7 @@ impl Dial {
 }
 
 impl Service<Uri> for Dial {
-    type Response = TokioIo<Killable<TcpStream>>;
+    type Response = TokioIo<Guarded<Killable<TcpStream>>>;
     type Error = io::Error;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, io::Error>> + Send>>;
 
@@ -62,7 +63,8 @@ impl Service<Uri> for Dial {
             let addresses = resolver.resolve(&host, port).await;
             let stream = connect(&addresses.map_err(io::Error::other)?).await?;
             stream.set_nodelay(has_no_delay)?;
-            Ok(TokioIo::new(switch.guard(stream)))
+            let is_secret = uri.scheme_str() == Some("https");
+            Ok(TokioIo::new(Guarded::new(switch.guard(stream), is_secret)))
         })
     }
 }

@@ -8,6 +8,7 @@ mod kill;
 mod link;
 mod metadata;
 mod pings;
+mod plain_text;
 mod resolver;
 mod session;
 
