@@ -14,8 +14,8 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tower_service::Service;
 
+use super::first_bytes::Telling;
 use super::kill::{KillSwitch, Killable};
-use super::plain_text::Guarded;
 use super::resolver::Resolver;
 
 /// How long an address is tried alone before the next one is tried beside it.
@@ -44,7 +44,7 @@ impl Dial {
 }
 
 impl Service<Uri> for Dial {
-    type Response = TokioIo<Guarded<Killable<TcpStream>>>;
+    type Response = TokioIo<Telling<Killable<TcpStream>>>;
     type Error = io::Error;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, io::Error>> + Send>>;
 
@@ -64,7 +64,7 @@ impl Service<Uri> for Dial {
             let stream = connect(&addresses.map_err(io::Error::other)?).await?;
             stream.set_nodelay(has_no_delay)?;
             let is_secret = uri.scheme_str() == Some("https");
-            Ok(TokioIo::new(Guarded::new(switch.guard(stream), is_secret)))
+            Ok(TokioIo::new(Telling::new(switch.guard(stream), is_secret)))
         })
     }
 }

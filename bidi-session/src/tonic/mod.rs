@@ -19,11 +19,11 @@ mod acceptor;
 mod connector;
 mod dial;
 mod failure;
+mod first_bytes;
 mod kill;
 mod link;
 mod metadata;
 mod pings;
-mod plain_text;
 mod resolver;
 mod session;
 

@@ -5,9 +5,14 @@
 #[path = "../real/mod.rs"]
 mod real;
 
+#[allow(dead_code, reason = "its main is not called here")]
+#[path = "../../examples/mtls.rs"]
+mod mtls;
+
 mod frames;
 mod python;
 mod raw;
 mod strange_handshake;
 mod tap;
+mod tls;
 mod trace;
