@@ -10,9 +10,12 @@ mod real;
 mod mtls;
 
 mod frames;
+mod garbage;
+mod late_attempt;
 mod python;
 mod raw;
 mod strange_handshake;
 mod tap;
 mod tls;
 mod trace;
+mod two_controllers;

@@ -11,8 +11,8 @@ use super::real::{Command, Reply, WorkerClient, endpoint, soon};
 /// A stream that nothing ends but its drop.
 pub(crate) struct Line {
     pub(crate) headers: tonic::metadata::MetadataMap,
-    pub(crate) commands: mpsc::Sender<Command>,
-    pub(crate) replies: Streaming<Reply>,
+    _commands: mpsc::Sender<Command>,
+    _replies: Streaming<Reply>,
 }
 
 pub(crate) type Headers = Vec<(&'static str, String)>;
@@ -31,8 +31,8 @@ pub(crate) async fn call(address: SocketAddr, headers: &Headers) -> Result<Line,
     let (headers, replies, _) = response.into_parts();
     Ok(Line {
         headers,
-        commands,
-        replies,
+        _commands: commands,
+        _replies: replies,
     })
 }
 
