@@ -14,6 +14,7 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tower_service::Service;
 
+use super::first_bytes::Telling;
 use super::kill::{KillSwitch, Killable};
 use super::resolver::Resolver;
 
@@ -43,7 +44,7 @@ impl Dial {
 }
 
 impl Service<Uri> for Dial {
-    type Response = TokioIo<Killable<TcpStream>>;
+    type Response = TokioIo<Telling<Killable<TcpStream>>>;
     type Error = io::Error;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, io::Error>> + Send>>;
 
@@ -62,7 +63,8 @@ impl Service<Uri> for Dial {
             let addresses = resolver.resolve(&host, port).await;
             let stream = connect(&addresses.map_err(io::Error::other)?).await?;
             stream.set_nodelay(has_no_delay)?;
-            Ok(TokioIo::new(switch.guard(stream)))
+            let is_secret = uri.scheme_str() == Some("https");
+            Ok(TokioIo::new(Telling::new(switch.guard(stream), is_secret)))
         })
     }
 }

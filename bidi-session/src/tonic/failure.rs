@@ -28,7 +28,11 @@ pub(super) fn is_too_many_pings(status: &Status) -> bool {
         .any(|sign| text.contains(sign))
 }
 
+/// Bounds a text, and keeps it on one line: it may be a peer's.
 pub(super) fn shorten(mut text: String) -> String {
+    if text.contains(char::is_control) {
+        text = text.replace(char::is_control, " ");
+    }
     if text.len() > MAX_TEXT_BYTES {
         let mut end = MAX_TEXT_BYTES;
         while !text.is_char_boundary(end) {
@@ -79,6 +83,12 @@ mod tests {
         assert_eq!(text.len(), MAX_TEXT_BYTES + 3);
         let exact = "a".repeat(MAX_TEXT_BYTES);
         assert_eq!(shorten(exact.clone()), exact);
+    }
+
+    #[test]
+    fn a_peer_cannot_write_lines_of_its_own() {
+        let text = status_text(&Status::aborted("bye\r\nERROR all is lost\u{1b}[2J"));
+        assert_eq!(text, "Aborted: bye  ERROR all is lost [2J");
     }
 
     #[test]

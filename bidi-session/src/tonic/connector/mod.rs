@@ -27,7 +27,7 @@ use crate::outbox::Outbox;
 /// How long a worker may take to answer the call: longer than an acceptor waits for an
 /// older handler to stop, and shorter than the default bound of the whole attempt, so
 /// that its text is the one that is told.
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(8);
+pub(super) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(8);
 
 /// Largest message that is sent, by default: what gRPC servers take by default.
 const MAX_MESSAGE_BYTES: usize = 4 * 1024 * 1024;
