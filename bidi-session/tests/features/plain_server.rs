@@ -15,8 +15,8 @@ use tonic::{Request, Response, Status, Streaming};
 
 use crate::real::wire::worker_server::Worker;
 use crate::real::{
-    AT_ONCE, Command, Connect, Host, Reply, WorkerClient, answer, command, connected, disconnected,
-    failed_attempt, next, note, soon, within,
+    AT_ONCE, Command, Connect, Host, LONG, Reply, WorkerClient, answer, command, connected,
+    disconnected, failed_attempt, next, note, soon, within,
 };
 
 type Replies = Pin<Box<dyn Stream<Item = Result<Reply, Status>> + Send>>;
@@ -112,7 +112,8 @@ async fn serves_without_the_handshake(kind: Kind) -> u32 {
     }));
     let start = Instant::now();
     pool.insert("w1", host.endpoint());
-    assert_eq!(connected(&mut events).await.1, None);
+    let (_, incarnation) = within(LONG, connected(&mut events)).await;
+    assert_eq!(incarnation, None);
     let waited = start.elapsed().as_secs();
     assert_eq!(waited >= 5, kind == Kind::Late, "{waited} s");
     pool.try_send("w1", command("later")).unwrap();
