@@ -4,19 +4,16 @@ use std::error::Error;
 
 use ::tonic::Status;
 
-/// Longest text that is told, bytes.
-const MAX_TEXT_BYTES: usize = 300;
-
 /// Joins an error and its sources; a source that its error repeats is left out.
 pub(super) fn describe(error: &dyn Error) -> String {
     let mut text = error.to_string();
     append_sources(&mut text, error);
-    shorten(text)
+    text
 }
 
 /// Returns a status's code, message and sources.
 pub(super) fn status_text(status: &Status) -> String {
-    shorten(whole_status(status))
+    whole_status(status)
 }
 
 /// Says whether a peer has closed the stream because it was pinged too often.
@@ -26,18 +23,6 @@ pub(super) fn is_too_many_pings(status: &Status) -> bool {
     ["too many pings", "enhance your calm", "excessive load"]
         .iter()
         .any(|sign| text.contains(sign))
-}
-
-pub(super) fn shorten(mut text: String) -> String {
-    if text.len() > MAX_TEXT_BYTES {
-        let mut end = MAX_TEXT_BYTES;
-        while !text.is_char_boundary(end) {
-            end -= 1;
-        }
-        text.truncate(end);
-        text.push_str("...");
-    }
-    text
 }
 
 fn whole_status(status: &Status) -> String {
@@ -71,14 +56,6 @@ mod tests {
         assert_eq!(describe(&outer), "refused");
         let status = Status::from_error(Box::new(io::Error::other("reset")));
         assert_eq!(status_text(&status), "Unknown: reset");
-    }
-
-    #[test]
-    fn a_text_is_bounded_and_stays_text() {
-        let text = shorten("ä".repeat(1000));
-        assert_eq!(text.len(), MAX_TEXT_BYTES + 3);
-        let exact = "a".repeat(MAX_TEXT_BYTES);
-        assert_eq!(shorten(exact.clone()), exact);
     }
 
     #[test]
