@@ -55,9 +55,9 @@ pub trait Connector: Clone + Send + Sync + 'static {
 
     /// Opens one stream: name look-up, connection, handshake.
     ///
-    /// The outbox is the request stream. Dropping it ends the session one second later,
-    /// at the latest, whether or not the worker still sends. A panic counts as a failed
-    /// attempt.
+    /// The outbox is the request stream, and the greeting is in it. Dropping it ends the
+    /// session one second later, at the latest, whether or not the worker still sends. A
+    /// panic counts as a failed attempt.
     fn open(
         &self,
         target: Self::Target,
