@@ -9,6 +9,9 @@ use futures_core::Stream;
 use crate::outbox::Outbox;
 use crate::worker::WorkerId;
 
+/// Longest text that is told, bytes.
+const MAX_TEXT_BYTES: usize = 300;
+
 /// How a pool reaches its workers: one implementation per transport.
 ///
 /// The pool calls [`open`](Self::open) anew for each attempt, bounds it by its own
@@ -52,9 +55,9 @@ pub trait Connector: Clone + Send + Sync + 'static {
 
     /// Opens one stream: name look-up, connection, handshake.
     ///
-    /// The outbox is the request stream. Dropping it ends the session one second later,
-    /// at the latest, whether or not the worker still sends. A panic counts as a failed
-    /// attempt.
+    /// The outbox is the request stream, and the greeting is in it. Dropping it ends the
+    /// session one second later, at the latest, whether or not the worker still sends. A
+    /// panic counts as a failed attempt.
     fn open(
         &self,
         target: Self::Target,
@@ -108,21 +111,23 @@ impl<In> Opened<In> {
 }
 
 impl OpenError {
-    /// Says why an attempt failed and what the pool does about it.
+    /// Says why an attempt failed and what the pool does about it; a text above 300
+    /// bytes is cut.
     pub fn new(class: OpenClass, text: impl Into<String>) -> Self {
         Self {
             class,
-            text: text.into(),
+            text: shorten(text.into()),
         }
     }
 }
 
 impl Failure {
-    /// Says why an open stream ended, in a text; the kind is [`FailureKind::Other`].
+    /// Says why an open stream ended, in a text that is cut above 300 bytes; the kind is
+    /// [`FailureKind::Other`].
     pub fn new(text: impl Into<String>) -> Self {
         Self {
             kind: FailureKind::Other,
-            text: text.into(),
+            text: shorten(text.into()),
         }
     }
 
@@ -233,3 +238,41 @@ impl fmt::Display for Failure {
 }
 
 impl std::error::Error for Failure {}
+
+/// Bounds a text, and keeps it on one line: it may be a peer's.
+fn shorten(mut text: String) -> String {
+    if text.contains(char::is_control) {
+        text = text.replace(char::is_control, " ");
+    }
+    if text.len() > MAX_TEXT_BYTES {
+        let mut end = MAX_TEXT_BYTES;
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        text.truncate(end);
+        text.shrink_to_fit();
+        text.push_str("...");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_bounded_and_stays_text() {
+        let failure = Failure::new("ä".repeat(1000));
+        assert_eq!(failure.text.len(), MAX_TEXT_BYTES + 3);
+        let error = OpenError::new(OpenClass::Refused, "ä".repeat(1000));
+        assert_eq!(error.text, failure.text);
+        let exact = "a".repeat(MAX_TEXT_BYTES);
+        assert_eq!(Failure::new(exact.clone()).text, exact);
+    }
+
+    #[test]
+    fn a_peer_cannot_write_lines_of_its_own() {
+        let failure = Failure::new("bye\r\nERROR all is lost\u{1b}[2J");
+        assert_eq!(failure.text, "bye  ERROR all is lost [2J");
+    }
+}

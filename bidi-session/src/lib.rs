@@ -9,6 +9,9 @@
 //! as long as it leads: a pool is born with one, and workers refuse a lower one than
 //! they have seen. The *generation* counts the streams of a pool: each session has its
 //! own. The *incarnation* is the worker's, for one life of its process.
+//!
+//! The README says what happens on each end, and lists the features; the names of the
+//! metrics are in `docs/metrics.md`.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![warn(missing_docs, clippy::exhaustive_enums, clippy::exhaustive_structs)]
 

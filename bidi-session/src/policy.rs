@@ -30,8 +30,8 @@ impl BackoffPolicy {
     /// Rests as long as this function says, at most one day.
     ///
     /// It gets the number of failures before this one, from 0, since the last healthy
-    /// session. It must not block, nor call the pool: it runs under the lock of the
-    /// worker's entry. Where it panics, the pool's own delay holds.
+    /// session. It must not block. It is also asked at the end of a healthy session, after
+    /// which the pool does not rest. Where it panics, the pool's own delay holds.
     ///
     /// ```
     /// use bidi_session::{BackoffPolicy, PoolConfig};

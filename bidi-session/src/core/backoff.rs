@@ -2,8 +2,6 @@
 
 use std::time::Duration;
 
-use crate::policy::BackoffPolicy;
-
 /// Delays between failed attempts: doubling, capped, jittered and endless.
 #[derive(Debug)]
 pub(crate) struct Backoff {
@@ -11,7 +9,8 @@ pub(crate) struct Backoff {
     cap: Duration,
     failures: u32,
     random: fastrand::Rng,
-    policy: Option<BackoffPolicy>,
+    // The owner's delay after the next failure.
+    offered: Option<Duration>,
 }
 
 impl Backoff {
@@ -21,24 +20,23 @@ impl Backoff {
             cap,
             failures: 0,
             random: fastrand::Rng::with_seed(seed),
-            policy: None,
+            offered: None,
         }
     }
 
-    /// Asks the owner's policy, where it has a delay.
-    pub(crate) fn set_policy(&mut self, policy: Option<BackoffPolicy>) {
-        self.policy = policy;
+    /// Sets the delay after the next failure, if the next thing is one.
+    pub(crate) fn offer(&mut self, delay: Option<Duration>) {
+        self.offered = delay;
     }
 
     /// Returns the delay after one more failure: uniform in `[d/2, d]`, where
     /// `d = min(cap, base * 2^n)` after `n` failures before this one.
     ///
-    /// The owner's policy comes before that.
+    /// A delay that was offered comes before that.
     pub(crate) fn fail(&mut self) -> Duration {
         let before = self.failures;
         self.failures = self.failures.saturating_add(1);
-        let policy = self.policy.as_ref();
-        if let Some(delay) = policy.and_then(|policy| policy.delay(before)) {
+        if let Some(delay) = self.offered.take() {
             return delay;
         }
         let doubled = 2_u32.checked_pow(before);
@@ -51,6 +49,7 @@ impl Backoff {
     /// Forgets the failures: the next attempt is made at once.
     pub(crate) fn reset(&mut self) {
         self.failures = 0;
+        self.offered = None;
     }
 
     /// Returns how many attempts have failed since the last reset.
@@ -107,18 +106,15 @@ mod tests {
     }
 
     #[test]
-    fn a_policy_replaces_the_delays_and_gets_the_failures_before() {
+    fn an_offered_delay_holds_for_the_next_failure_only() {
         let mut backoff = Backoff::new(BASE, CAP, 7);
-        backoff.set_policy(Some(BackoffPolicy::new(|failures| {
-            assert_ne!(failures, 2, "the test asked for it");
-            Duration::from_secs(10) * (failures + 1)
-        })));
-        assert_eq!(backoff.fail(), Duration::from_secs(10));
-        assert_eq!(backoff.fail(), Duration::from_secs(20));
-        assert!(backoff.fail() <= BASE * 4, "not the default");
-        assert_eq!(backoff.fail(), Duration::from_secs(40));
+        let long = Duration::from_secs(60);
+        backoff.offer(Some(long));
+        assert_eq!(backoff.fail(), long);
+        assert!(backoff.fail() <= BASE * 2);
+        backoff.offer(Some(long));
         backoff.reset();
-        assert_eq!(backoff.fail(), Duration::from_secs(10));
+        assert!(backoff.fail() <= BASE);
         assert_eq!(backoff.failures(), 1);
     }
 

@@ -21,8 +21,10 @@ pub(crate) enum Class {
     Refused,
     /// The worker has seen a higher term.
     HigherTerm,
-    /// The connector panicked.
-    Panicked,
+    /// The connector panicked in an attempt.
+    AttemptPanicked,
+    /// The connector panicked in a session, whose end is told as well.
+    SessionPanicked,
 }
 
 /// Decides which happenings of one worker are told.
@@ -60,9 +62,9 @@ impl Damper {
     /// Notes what happened; returns what a line shall say, if one is due.
     pub(crate) fn note(&mut self, now: Duration, class: Class) -> Option<Quiet> {
         match class {
-            Class::Began => {}
+            Class::Began | Class::SessionPanicked => {}
             Class::Ended => self.quiet.sessions_ended += 1,
-            Class::Unreachable | Class::Refused | Class::HigherTerm | Class::Panicked => {
+            Class::Unreachable | Class::Refused | Class::HigherTerm | Class::AttemptPanicked => {
                 self.quiet.attempts_failed += 1;
             }
         }
@@ -103,13 +105,14 @@ mod tests {
     use super::*;
 
     const DAY: Duration = Duration::from_secs(24 * 3600);
-    const CLASSES: [Class; 6] = [
+    const CLASSES: [Class; 7] = [
         Class::Began,
         Class::Ended,
         Class::Unreachable,
         Class::Refused,
         Class::HigherTerm,
-        Class::Panicked,
+        Class::AttemptPanicked,
+        Class::SessionPanicked,
     ];
 
     fn after(seconds: u64) -> Duration {
@@ -195,7 +198,7 @@ mod tests {
     proptest! {
         #[test]
         fn lines_are_one_a_minute_and_the_credit_of_each_class(
-            steps in proptest::collection::vec((0_u64..200_000, 0_usize..6, any::<bool>()), 1..400)
+            steps in proptest::collection::vec((0_u64..200_000, 0_usize..7, any::<bool>()), 1..400)
         ) {
             let mut damper = Damper::default();
             let (mut now, mut lines) = (0, 0);
@@ -204,7 +207,7 @@ mod tests {
                 let at = Duration::from_millis(now);
                 lines += u64::from(damper.note(at, CLASSES[class]).is_some());
                 lines += u64::from(pays && damper.pay(at).is_some());
-                prop_assert!(lines <= now / 60_000 + 6, "{} lines in {} ms", lines, now);
+                prop_assert!(lines <= now / 60_000 + 7, "{} lines in {} ms", lines, now);
             }
         }
     }

@@ -287,8 +287,10 @@ fn dispatch<C: Connector>(pool: &Shared<C>, slot: &Slot<C>, generation: u64, mes
 /// A panic of the connector ends the attempt or session, not the worker's entry.
 fn survive_panic<C: Connector>(pool: &Shared<C>, slot: &Slot<C>, generation: u64) {
     const TEXT: &str = "the connector panicked";
-    slot.log().panicked(pool.clock.now(), generation);
-    let input = if slot.generation() == Some(generation) {
+    let is_session = slot.generation() == Some(generation);
+    slot.log()
+        .panicked(pool.clock.now(), generation, is_session);
+    let input = if is_session {
         let reason = DisconnectReason::Failed(Failure::new(TEXT));
         Input::Ended { generation, reason }
     } else {

@@ -62,8 +62,13 @@ impl Log {
         line!(warn, self, quiet, "attempt failed", generation, %error);
     }
 
-    pub(crate) fn panicked(&self, now: Duration, generation: u64) {
-        let quiet = self.lock().note(now, Class::Panicked);
+    pub(crate) fn panicked(&self, now: Duration, generation: u64, is_session: bool) {
+        let class = if is_session {
+            Class::SessionPanicked
+        } else {
+            Class::AttemptPanicked
+        };
+        let quiet = self.lock().note(now, class);
         line!(error, self, quiet, "the connector panicked", generation);
     }
 

@@ -118,7 +118,6 @@ impl<C: Connector> Shared<C> {
             return false;
         }
         let peer = Peer::new(self.pace(), self.seed_of(worker), self.clock.now());
-        let peer = peer.with_policy(self.config.backoff_policy.clone());
         let mailbox = self.inbox.open(worker);
         let slot = Arc::new(Slot::new(
             worker.clone(),
@@ -126,6 +125,7 @@ impl<C: Connector> Shared<C> {
             peer,
             mailbox,
             self.tally.clone(),
+            self.config.backoff_policy.clone(),
         ));
         entries.slots.insert(worker.clone(), slot.clone());
         // Not under the lock: a runtime that has shut down drops the task at once, which

@@ -14,6 +14,7 @@ use crate::core::peer::{Input, Peer, Stage, Told};
 use crate::event::{DisconnectReason, EventKind};
 use crate::meters::Step;
 use crate::outbox::OutboxSender;
+use crate::policy::BackoffPolicy;
 use crate::pool::board::Board;
 use crate::pool::inbox::Inbox;
 use crate::pool::log::Log;
@@ -30,6 +31,7 @@ pub(crate) struct Slot<C: Connector> {
     id: WorkerId,
     log: Log,
     tally: Arc<Tally>,
+    policy: Option<BackoffPolicy>,
     mailbox: Arc<Mailbox<C::In>>,
     link: Mutex<Link<C>>,
     /// Wakes the worker's task.
@@ -74,10 +76,12 @@ impl<C: Connector> Slot<C> {
         peer: Peer,
         mailbox: Arc<Mailbox<C::In>>,
         tally: Arc<Tally>,
+        policy: Option<BackoffPolicy>,
     ) -> Self {
         tally.meters.joined();
         Self {
             tally,
+            policy,
             log: Log::new(id.clone()),
             id,
             mailbox,
@@ -193,7 +197,21 @@ impl<C: Connector> Slot<C> {
         now: Duration,
         input: Input,
     ) -> Aftermath<C::Out> {
-        self.apply(self.lock(), inbox, now, input)
+        let delay = self.delay_after(&input);
+        let mut link = self.lock();
+        link.peer.offer_delay(delay);
+        self.apply(link, inbox, now, input)
+    }
+
+    /// Asks the owner's policy, without the lock: it is foreign code.
+    fn delay_after(&self, input: &Input) -> Option<Duration> {
+        let policy = self.policy.as_ref()?;
+        if !matches!(input, Input::Failed { .. } | Input::Ended { .. }) {
+            return None;
+        }
+        // Only the worker's task adds to them, and it is here.
+        let failures = self.lock().peer.failures();
+        policy.delay(failures)
     }
 
     /// Moves the worker elsewhere; `None` when the entry has left the pool.

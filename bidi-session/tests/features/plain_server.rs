@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use bidi_session::tonic::{Handshake, Tonic};
-use bidi_session::{EventKind, Events, OpenClass, Pool, PoolConfig};
+use bidi_session::{Attempt, EventKind, Events, OpenClass, Pool, PoolConfig};
 use tokio::sync::mpsc;
 use tokio::time::Instant;
 use tokio_stream::Stream;
@@ -15,8 +15,8 @@ use tonic::{Request, Response, Status, Streaming};
 
 use crate::real::wire::worker_server::Worker;
 use crate::real::{
-    AT_ONCE, Command, Connect, Host, Reply, WorkerClient, answer, command, connected, disconnected,
-    failed_attempt, next, note, soon, within,
+    AT_ONCE, Command, Connect, Host, LONG, Node, Reply, WorkerClient, answer, command, connect,
+    connected, disconnected, failed_attempt, next, note, soon, within,
 };
 
 type Replies = Pin<Box<dyn Stream<Item = Result<Reply, Status>> + Send>>;
@@ -112,7 +112,8 @@ async fn serves_without_the_handshake(kind: Kind) -> u32 {
     }));
     let start = Instant::now();
     pool.insert("w1", host.endpoint());
-    assert_eq!(connected(&mut events).await.1, None);
+    let (_, incarnation) = within(LONG, connected(&mut events)).await;
+    assert_eq!(incarnation, None);
     let waited = start.elapsed().as_secs();
     assert_eq!(waited >= 5, kind == Kind::Late, "{waited} s");
     pool.try_send("w1", command("later")).unwrap();
@@ -147,7 +148,7 @@ async fn s01_a_server_that_reads_first_gets_the_greeting() {
 
 #[tokio::test]
 async fn s01_with_the_handshake_the_same_servers_fail_the_attempt_and_say_why() {
-    let with_handshake = || crate::real::connect().with_handshake(Handshake::Metadata);
+    let with_handshake = || connect().with_handshake(Handshake::Metadata);
     let fails = |kind, connect: Connect, why: &'static str| async move {
         let plain = Plain::new(kind);
         let host = Host::start(plain.clone());
@@ -201,4 +202,31 @@ async fn an_incarnation_cannot_be_expected_without_a_handshake() {
     };
     assert_eq!(error.class, OpenClass::Refused);
     assert!(error.text.contains("an incarnation is expected"), "{error}");
+}
+
+#[tokio::test]
+async fn a_worker_behind_the_acceptor_hears_the_greeting_first_too() {
+    let host = Host::start(Node::echo("w1", 1));
+    let greeting = |attempt: &Attempt| vec![command(format!("term {}", attempt.term))];
+    let (pool, mut events) = pool(connect().with_greeting(greeting));
+    for _ in 0..2 {
+        pool.insert("w1", host.endpoint());
+        assert_eq!(connected(&mut events).await.1, Some(1));
+        pool.try_send("w1", command("later")).unwrap();
+        for text in ["term 1", "later"] {
+            assert_eq!(next(&mut events).await.kind, EventKind::Message(note(text)));
+        }
+        pool.remove("w1");
+        disconnected(&mut events).await;
+        assert_eq!(next(&mut events).await.kind, EventKind::Removed);
+    }
+}
+
+#[tokio::test]
+async fn a_worker_behind_the_acceptor_refuses_a_stream_without_the_handshake() {
+    let host = Host::start(Node::echo("w1", 1));
+    let (pool, mut events) = pool(off());
+    pool.insert("w1", host.endpoint());
+    let text = failed_attempt(&mut events).await;
+    assert!(text.contains("no bidi-session-version header"), "{text}");
 }

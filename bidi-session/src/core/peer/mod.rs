@@ -10,7 +10,6 @@ use std::time::Duration;
 use crate::connector::{OpenClass, OpenError};
 use crate::core::backoff::Backoff;
 use crate::event::{DisconnectReason, EventKind};
-use crate::policy::BackoffPolicy;
 use crate::state::{Phase, WorkerState};
 
 /// Attempts of one worker start at least this far apart, however healthy its sessions.
@@ -97,10 +96,14 @@ impl Peer {
         }
     }
 
-    /// Sets the delays after failed attempts, in place of the pace's.
-    pub(crate) fn with_policy(mut self, policy: Option<BackoffPolicy>) -> Self {
-        self.backoff.set_policy(policy);
-        self
+    /// Returns how many attempts have failed since the last healthy session.
+    pub(crate) fn failures(&self) -> u32 {
+        self.backoff.failures()
+    }
+
+    /// Sets the delay of the next step, if that is a failure, in place of the pace's.
+    pub(crate) fn offer_delay(&mut self, delay: Option<Duration>) {
+        self.backoff.offer(delay);
     }
 
     pub(crate) fn stage(&self) -> Stage {

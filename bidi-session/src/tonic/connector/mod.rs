@@ -14,7 +14,7 @@ use ::tonic::{Code, Request, Response, Status, Streaming};
 use tokio::time::timeout;
 
 use super::dial::Dial;
-use super::failure::{describe, shorten, status_text};
+use super::failure::{describe, status_text};
 use super::inbound::Inbound;
 use super::kill::KillSwitch;
 use super::pings::Pings;
@@ -303,7 +303,7 @@ fn hello(attempt: &Attempt) -> Hello {
 
 /// Checks that the worker that is meant answered, and returns its incarnation.
 fn welcome(headers: &MetadataMap, attempt: &Attempt) -> Result<u64, OpenError> {
-    let refuse = |text: String| Err(OpenError::new(OpenClass::Refused, shorten(text)));
+    let refuse = |text: String| Err(OpenError::new(OpenClass::Refused, text));
     let welcome = match Welcome::from_fields(metadata::read(headers)) {
         Ok(Some(welcome)) => welcome,
         Ok(None) => {
@@ -345,7 +345,7 @@ fn refused(status: &Status, term: u64) -> OpenError {
         Refusal::StaleGeneration | Refusal::TermTaken => OpenClass::Unreachable,
         _ => OpenClass::Refused,
     };
-    OpenError::new(class, shorten(refusal.to_string()))
+    OpenError::new(class, refusal.to_string())
 }
 
 fn unreachable(text: String) -> OpenError {
