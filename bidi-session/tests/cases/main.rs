@@ -15,6 +15,7 @@ mod moving_name;
 mod namespace;
 #[path = "../real/mod.rs"]
 mod real;
+mod server_goodbye;
 mod shared_address;
 mod silent_handshake;
 mod time;
