@@ -4,6 +4,7 @@ mod acceptor;
 mod connector;
 mod dial;
 mod failure;
+mod goodbye;
 mod kill;
 mod link;
 mod metadata;

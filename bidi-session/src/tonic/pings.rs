@@ -7,7 +7,7 @@ use std::time::Duration;
 use ::tonic::Status;
 
 use super::KEEPALIVE_INTERVAL;
-use super::failure::is_too_many_pings;
+use super::failure::{is_too_many_pings, whole_status};
 
 /// gRPC's default minimum between pings without data. Other servers than tonic enforce
 /// it; one jump there costs one session, steps would cost one each.
@@ -40,9 +40,19 @@ impl Pings {
 
     /// Looks at how a stream ended.
     pub(super) fn note(&self, address: &str, status: &Status) {
-        if !is_too_many_pings(status) {
-            return;
+        if is_too_many_pings(&whole_status(status)) {
+            self.spare(address);
         }
+    }
+
+    /// Looks at what a server said when it closed a connection.
+    pub(super) fn note_goodbye(&self, address: &str, said: &str) {
+        if is_too_many_pings(said) {
+            self.spare(address);
+        }
+    }
+
+    fn spare(&self, address: &str) {
         let mut patient = self.patient.lock().unwrap_or_else(PoisonError::into_inner);
         if patient.len() >= MAX_ADDRESSES {
             patient.clear();
@@ -68,6 +78,10 @@ mod tests {
         pings.note("a", &Status::unavailable("Too many pings"));
         assert_eq!(pings.interval("a"), PATIENT_INTERVAL);
         assert_eq!(pings.interval("b"), KEEPALIVE_INTERVAL);
+        pings.note_goodbye("b", "NO_ERROR");
+        assert_eq!(pings.interval("b"), KEEPALIVE_INTERVAL);
+        pings.note_goodbye("b", "ENHANCE_YOUR_CALM: too_many_pings");
+        assert_eq!(pings.interval("b"), PATIENT_INTERVAL);
     }
 
     #[test]

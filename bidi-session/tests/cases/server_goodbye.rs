@@ -30,6 +30,7 @@ const END_HEADERS: u8 = 4;
 const INTERNAL_ERROR: u32 = 2;
 const REFUSED_STREAM: u32 = 7;
 const CANCEL: u32 = 8;
+const ENHANCE_YOUR_CALM: u32 = 11;
 
 /// How a worker that speaks frames says goodbye to its first sessions.
 #[derive(Clone, Copy, Debug)]
@@ -46,9 +47,9 @@ const GOODBYES: [(Goodbye, &str); 6] = [
     (Goodbye::ResetStream(CANCEL), "cancel"),
     (Goodbye::ResetStream(INTERNAL_ERROR), "internal error"),
     (Goodbye::ResetStream(REFUSED_STREAM), "refused"),
-    (Goodbye::GoAway(INTERNAL_ERROR), "from connection"),
-    (Goodbye::GoAway(0), "from connection"),
-    (Goodbye::Close, "from connection"),
+    (Goodbye::GoAway(INTERNAL_ERROR), "(internal error)"),
+    (Goodbye::GoAway(0), "(no error)"),
+    (Goodbye::Close, "broken pipe"),
 ];
 
 #[tokio::test]
@@ -86,6 +87,35 @@ async fn a_stream_or_connection_that_the_server_ends_is_followed_by_a_new_sessio
     // The last connection stays.
     let goodbyes = proxy.counts().connections - 1;
     println!("CASE goodbye fault={goodbyes}");
+}
+
+/// As gRPC in Go ends a connection that is pinged every few seconds.
+#[tokio::test]
+async fn a_server_that_forbids_pings_by_goaway_is_left_in_peace_from_then_on() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let proxy = FaultProxy::start(listener.local_addr().unwrap()).unwrap();
+    let mut server = JoinSet::new();
+    server.spawn(async move {
+        for goodbye in [Some(Goodbye::GoAway(ENHANCE_YOUR_CALM)), None] {
+            let (stream, _) = listener.accept().await.unwrap();
+            speak(stream, goodbye).await.unwrap();
+        }
+    });
+    let (pool, mut events) = pool(1);
+    pool.insert("w1", endpoint(proxy.address()));
+    connected(&mut events).await;
+    let (_, reason) = disconnected(&mut events).await;
+    assert!(reason.contains("(ENHANCE_YOUR_CALM)"), "{reason}");
+    connected(&mut events).await;
+    // Past the exchange at the start; a ping after 5 s would fall into the rest.
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let before = proxy.counts().to_target.passed;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    assert_eq!(proxy.counts().to_target.passed, before);
+    println!(
+        "CASE pings-forbidden fault={}",
+        proxy.counts().connections - 1
+    );
 }
 
 /// A worker of one connection: welcomes, and says goodbye when the session is up.
@@ -203,7 +233,8 @@ async fn with_grace() {
     println!("age 2 s, grace 0.5 s: ended after {age:.2?}: {reason}");
     assert_eq!(ended, first);
     assert!(age + Duration::from_millis(100) > AGE + GRACE, "{age:?}");
-    assert!(!reason.is_empty());
+    // This server closes at the end of the grace, and says nothing before it.
+    assert!(reason.contains("from connection"), "{reason}");
     let (second, _) = connected(&mut events).await;
     assert!(second > first);
     says(&pool, &mut events, "after").await;

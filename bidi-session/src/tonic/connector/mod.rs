@@ -16,6 +16,7 @@ use tokio::time::timeout;
 
 use super::dial::Dial;
 use super::failure::{describe, shorten, status_text};
+use super::goodbye::Goodbye;
 use super::kill::KillSwitch;
 use super::pings::Pings;
 use super::resolver::Resolver;
@@ -40,7 +41,8 @@ const HOW_TO_ANSWER: &str =
 /// at once. Clones share the look-ups.
 ///
 /// The endpoint's own settings hold, but for these: its HTTP/2 keepalive is replaced by
-/// 5 s + 5 s while idle (300 s for an address that answered "too many pings"), a Unix
+/// 5 s + 5 s while idle (300 s for an address that answered "too many pings", which a
+/// server that says so by GOAWAY over TLS cannot be heard to do), a Unix
 /// socket's path, a local address and TCP keepalive are not used. TLS of the endpoint is
 /// used, with the TLS features of the `tonic` crate.
 pub struct Tonic<Out, In> {
@@ -126,7 +128,13 @@ where
         // Held by this future first and by the session later: whichever ends, so does
         // the connection.
         let guard = switch.kill_on_drop();
-        let dial = Dial::new(self.resolver.clone(), switch, endpoint.get_tcp_nodelay());
+        let goodbye = Goodbye::default();
+        let dial = Dial::new(
+            self.resolver.clone(),
+            switch,
+            goodbye.clone(),
+            endpoint.get_tcp_nodelay(),
+        );
         let channel = endpoint
             .connect_with_connector(dial)
             .await
@@ -137,6 +145,9 @@ where
         let answer = answer.map_err(|_| unreachable(silent()))?;
         let answer = answer.map_err(|status| {
             self.pings.note(&address, &status);
+            if let Some(said) = goodbye.heard() {
+                self.pings.note_goodbye(&address, &said);
+            }
             refused(&status, attempt.term)
         })?;
         let (headers, inbound, _) = answer.into_parts();
@@ -145,7 +156,7 @@ where
         let inbound = inbound.map(move |message| {
             message.map_err(|status| {
                 pings.note(&address, &status);
-                Failure::new(status_text(&status))
+                Failure::new(whole_end(&status, &goodbye, &pings, &address))
             })
         });
         Ok(Opened::new(inbound, Some(incarnation), move || drop(guard)))
@@ -265,6 +276,16 @@ fn refused(status: &Status, term: u64) -> OpenError {
         _ => OpenClass::Refused,
     };
     OpenError::new(class, shorten(refusal.to_string()))
+}
+
+/// Says why a stream broke: in the server's own words where it said goodbye.
+fn whole_end(status: &Status, goodbye: &Goodbye, pings: &Pings, address: &str) -> String {
+    let text = status_text(status);
+    let Some(said) = goodbye.heard() else {
+        return text;
+    };
+    pings.note_goodbye(address, &said);
+    shorten(format!("the server closed the connection ({said}): {text}"))
 }
 
 fn unreachable(text: String) -> OpenError {
