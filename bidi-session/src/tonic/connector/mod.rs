@@ -41,10 +41,12 @@ const HOW_TO_ANSWER: &str =
 /// at once. Clones share the look-ups.
 ///
 /// The endpoint's own settings hold, but for these: its HTTP/2 keepalive is replaced by
-/// 5 s + 5 s while idle (300 s for an address that answered "too many pings", which a
-/// server that says so by GOAWAY over TLS cannot be heard to do), a Unix
-/// socket's path, a local address and TCP keepalive are not used. TLS of the endpoint is
-/// used, with the TLS features of the `tonic` crate.
+/// 5 s + 5 s while idle, a Unix socket's path, a local address and TCP keepalive are not
+/// used. TLS of the endpoint is used, with the TLS features of the `tonic` crate.
+///
+/// An address that complains of too many pings is pinged every 300 s from then on. gRPC in
+/// Go complains when it closes the connection, which cannot be heard over TLS: such a
+/// server has to permit pings every 5 s.
 pub struct Tonic<Out, In> {
     call: Arc<Call<Out, In>>,
     size: Arc<dyn Fn(&Out) -> usize + Send + Sync>,
