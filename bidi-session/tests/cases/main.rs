@@ -13,6 +13,7 @@ mod hot_loop;
 mod leaked_socket;
 mod moving_name;
 mod namespace;
+mod needless_pings;
 #[path = "../real/mod.rs"]
 mod real;
 mod server_goodbye;
