@@ -13,8 +13,10 @@ mod hot_loop;
 mod leaked_socket;
 mod moving_name;
 mod namespace;
+mod needless_pings;
 #[path = "../real/mod.rs"]
 mod real;
+mod server_goodbye;
 mod shared_address;
 mod silent_handshake;
 mod time;
