@@ -22,11 +22,19 @@ pub(super) fn status_text(status: &Status) -> String {
 /// Says whether a peer has closed the stream because it was pinged too often.
 pub(super) fn is_too_many_pings(status: &Status) -> bool {
     let text = whole_status(status).to_lowercase().replace('_', " ");
-    // The last one is how the HTTP/2 library names ENHANCE_YOUR_CALM.
-    ["too many pings", "enhance your calm", "excessive load"]
+    if text.contains("too many pings") {
+        return true;
+    }
+    // ENHANCE_YOUR_CALM, and the HTTP/2 library's name for it, may be for pings; where
+    // the peer has said what for, it was for that.
+    let is_calm = ["enhance your calm", "excessive load"]
         .iter()
-        .any(|sign| text.contains(sign))
+        .any(|sign| text.contains(sign));
+    is_calm && !text.contains(DEBUG_DATA)
 }
+
+/// How the HTTP/2 library shows what a peer has said beside its error.
+const DEBUG_DATA: &str = "(b\"";
 
 /// Bounds a text, and keeps it on one line: it may be a peer's.
 pub(super) fn shorten(mut text: String) -> String {
@@ -96,8 +104,19 @@ mod tests {
         for text in ["Too many pings", "too_many_pings", "ENHANCE_YOUR_CALM"] {
             assert!(is_too_many_pings(&Status::unavailable(text)), "{text}");
         }
-        assert!(!is_too_many_pings(&Status::unavailable(
-            "too many requests"
-        )));
+        let load = "detected excessive load generating behavior";
+        for (text, is_it) in [
+            ("too many requests".to_owned(), false),
+            (load.to_owned(), true),
+            (format!("{load} (b\"too_many_pings\")"), true),
+            (format!("{load} (b\"header_list_way_too_large\")"), false),
+            (format!("{load} (b\"too_many_internal_resets\")"), false),
+        ] {
+            assert_eq!(
+                is_too_many_pings(&Status::unavailable(&*text)),
+                is_it,
+                "{text}"
+            );
+        }
     }
 }
