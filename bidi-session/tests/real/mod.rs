@@ -206,7 +206,7 @@ fn serve(runtime: &Runtime, address: SocketAddr, node: impl Worker) -> SocketAdd
 }
 
 /// Listens; a port that a killed server has just left may take a moment to be free.
-fn listen(address: SocketAddr) -> TcpListener {
+pub(crate) fn listen(address: SocketAddr) -> TcpListener {
     for _ in 0..1000 {
         let socket = match address {
             SocketAddr::V4(_) => tokio::net::TcpSocket::new_v4(),

@@ -192,3 +192,36 @@ async fn a_peer_that_takes_a_connection_and_is_silent_ends_with_the_attempt() {
     let _ = soon(stream.read_to_end(&mut said)).await;
     assert!(said.starts_with(b"PRI * HTTP/2.0"), "{said:?}");
 }
+
+#[tokio::test]
+async fn garbage_at_a_worker_s_door_does_not_disturb_its_session() {
+    let node = Node::echo("w1", 1);
+    let host = Host::start(node.clone());
+    let (pool, mut events) = pool(1);
+    pool.insert("w1", host.endpoint());
+    let (generation, _) = connected(&mut events).await;
+    let preface = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n".as_slice();
+    let mut strangers = Vec::new();
+    let mut random = fastrand::Rng::with_seed(5);
+    let noise: Vec<u8> = std::iter::repeat_with(|| random.u8(..))
+        .take(4096)
+        .collect();
+    for start in [
+        b"GET / HTTP/1.1\r\n\r\n".as_slice(),
+        &[0x16, 3, 1],
+        preface,
+        b"",
+    ] {
+        for rest in [noise.as_slice(), SETTINGS, GO_AWAY, BAD_HEADERS, b""] {
+            let mut stream = TcpStream::connect(host.address).await.expect("it listens");
+            let _ = stream.write_all(&[start, rest].concat()).await;
+            strangers.push(stream);
+        }
+    }
+    pool.try_send("w1", command("still here"))
+        .expect("it is up");
+    let told = next(&mut events).await;
+    assert_eq!(told.kind, EventKind::Message(note("still here")));
+    assert_eq!(told.generation, generation);
+    assert_eq!(node.calls(), 1, "none of it was a call");
+}

@@ -3,12 +3,13 @@
 use std::net::SocketAddr;
 
 use bidi_session::tonic::Acceptor;
+use bidi_session::{EventKind, Phase};
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 use tonic::{Code, Status};
 
 use super::raw::{Headers, call, header, hello, with, word};
-use super::real::{Host, Node, echo};
+use super::real::{Host, Node, connected, echo, failed_attempt, pool, soon};
 
 /// Handshakes that are refused, each with the refusal's word.
 fn refused() -> Vec<(Headers, &'static str, Code)> {
@@ -165,7 +166,10 @@ const NAMES: [&str; 8] = [
 fn no_header_breaks_a_worker_and_every_refusal_is_short() {
     let host = Host::start(Node::new(Acceptor::new("w1", 40, 4), echo));
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
-    let mut runner = TestRunner::new(Config::with_cases(200));
+    let mut runner = TestRunner::new(Config {
+        failure_persistence: None,
+        ..Config::with_cases(200)
+    });
     let changes = proptest::collection::vec((0..NAMES.len(), value()), 1..4);
     let outcome = runner.run(&changes, |changes| {
         let mut headers = hello(5, 0xff, 1);
@@ -188,4 +192,31 @@ fn no_header_breaks_a_worker_and_every_refusal_is_short() {
     runtime
         .block_on(call(host.address, &last))
         .expect("the worker still admits");
+}
+
+#[tokio::test]
+async fn a_name_that_no_header_can_hold_is_a_failed_attempt_of_that_worker() {
+    let node = Node::echo("w1", 1);
+    let host = Host::start(node.clone());
+    let (pool, mut events) = pool(1);
+    pool.insert("w1", host.endpoint());
+    connected(&mut events).await;
+    let long = "x".repeat(100_000);
+    pool.insert(&*long, host.endpoint());
+    let text = failed_attempt(&mut events).await;
+    println!("{text}");
+    assert!(text.len() <= 320, "{text}");
+    let blank = "a name\nof two lines, ü";
+    pool.insert(blank, host.endpoint());
+    loop {
+        let event = soon(events.recv()).await.expect("open");
+        let EventKind::AttemptFailed { error, .. } = event.kind else {
+            panic!("{event:?}");
+        };
+        if event.worker.as_str() == blank {
+            assert_eq!(error.text, "another worker answers: w1");
+            break;
+        }
+    }
+    assert_eq!(pool.state("w1").expect("in the pool").phase, Phase::Up);
 }

@@ -12,8 +12,8 @@ use tonic::transport::{ClientTlsConfig, Endpoint, Identity, Server, ServerTlsCon
 use super::mtls::{self, Authority};
 use super::real::wire::worker_server::WorkerServer;
 use super::real::{
-    AT_ONCE, Connect, Host, Node, command, connected, disconnected, failed_attempt, next, note,
-    pool, soon, within,
+    AT_ONCE, Connect, Host, Node, command, connected, disconnected, failed_attempt, listen, next,
+    note, pool, soon, within,
 };
 
 /// A worker's server that asks for certificates; all its sockets close on drop.
@@ -31,11 +31,7 @@ impl Secret {
         let runtime = builder.worker_threads(1).enable_all().build();
         let runtime = runtime.expect("a runtime");
         let inside = runtime.enter();
-        let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
-        socket.set_reuseaddr(true).expect("an option");
-        let address = SocketAddr::from(([127, 0, 0, 1], port));
-        socket.bind(address).expect("the port is free");
-        let listener = socket.listen(64).expect("it listens");
+        let listener = listen(SocketAddr::from(([127, 0, 0, 1], port)));
         let port = listener.local_addr().expect("an address").port();
         let server = Server::builder()
             .tls_config(tls)
