@@ -1,40 +1,32 @@
 //! What a worker says, up to the stream's end and why it ended.
 
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use ::tonic::{Status, Streaming};
 use futures_core::Stream;
 use futures_util::FutureExt;
 
-use super::failure::status_text;
-use super::pings::Pings;
+use super::pings::Leave;
 use super::verdict::{Finder, kind_of};
 use crate::connector::Failure;
 
 /// Messages of one session; ends after its first error.
 pub(super) struct Inbound<In> {
     stream: Streaming<In>,
-    pings: Arc<Pings>,
-    address: String,
+    leave: Leave,
 }
 
 // ===== impl Inbound =====
 
 impl<In> Inbound<In> {
-    pub(super) fn new(stream: Streaming<In>, pings: Arc<Pings>, address: String) -> Self {
-        Self {
-            stream,
-            pings,
-            address,
-        }
+    pub(super) fn new(stream: Streaming<In>, leave: Leave) -> Self {
+        Self { stream, leave }
     }
 
     fn fail(&mut self, status: &Status) -> Failure {
-        self.pings.note(&self.address, status);
         let kind = kind_of(status, self.finder());
-        Failure::new(status_text(status)).with_kind(kind)
+        Failure::new(self.leave.take(status)).with_kind(kind)
     }
 
     /// Says who made the status that the stream has just ended with.

@@ -20,6 +20,7 @@ mod connector;
 mod dial;
 mod failure;
 mod first_bytes;
+mod goodbye;
 mod inbound;
 mod kill;
 mod link;

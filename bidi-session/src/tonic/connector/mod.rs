@@ -14,10 +14,11 @@ use ::tonic::{Code, Request, Response, Status, Streaming};
 use tokio::time::timeout;
 
 use super::dial::Dial;
-use super::failure::{describe, status_text};
+use super::failure::describe;
+use super::goodbye::Goodbye;
 use super::inbound::Inbound;
 use super::kill::KillSwitch;
-use super::pings::Pings;
+use super::pings::{Leave, Pings};
 use super::resolver::Resolver;
 use super::{KEEPALIVE_TIMEOUT, metadata};
 use crate::connector::{Attempt, Connector, OpenClass, OpenError, Opened};
@@ -47,9 +48,12 @@ const HOW_TO_GREET: &str =
 /// at once. Clones share the look-ups.
 ///
 /// The endpoint's own settings hold, but for these: its HTTP/2 keepalive is replaced by
-/// 5 s + 5 s while idle (300 s for an address that answered "too many pings"), a Unix
-/// socket's path, a local address and TCP keepalive are not used. TLS of the endpoint is
-/// used, with the TLS features of the `tonic` crate.
+/// 5 s + 5 s while idle, a Unix socket's path, a local address and TCP keepalive are not
+/// used. TLS of the endpoint is used, with the TLS features of the `tonic` crate.
+///
+/// An address that complains of too many pings is pinged every 300 s from then on. gRPC in
+/// Go complains when it closes the connection, which cannot be heard over TLS: such a
+/// server has to permit pings every 5 s.
 pub struct Tonic<Out, In> {
     call: Arc<Call<Out, In>>,
     size: Arc<dyn Fn(&Out) -> usize + Send + Sync>,
@@ -197,7 +201,10 @@ where
         // Held by this future first and by the session later: whichever ends, so does
         // the connection.
         let guard = switch.kill_on_drop();
-        let dial = Dial::new(self.resolver.clone(), switch, endpoint.get_tcp_nodelay());
+        let goodbye = Goodbye::default();
+        let leave = Leave::new(self.pings, address, goodbye.clone());
+        let has_no_delay = endpoint.get_tcp_nodelay();
+        let dial = Dial::new(self.resolver.clone(), switch, goodbye, has_no_delay);
         let channel = endpoint
             .connect_with_connector(dial)
             .await
@@ -208,16 +215,14 @@ where
         }
         let answer = timeout(HANDSHAKE_TIMEOUT, (self.call)(channel, request)).await;
         let answer = answer.map_err(|_| unreachable(silent(self.handshake)))?;
-        let answer = answer.map_err(|status| {
-            self.pings.note(&address, &status);
-            refused(&status, attempt.term)
-        })?;
+        let answer =
+            answer.map_err(|status| refused(&status, leave.take(&status), attempt.term))?;
         let (headers, inbound, _) = answer.into_parts();
         let incarnation = match self.handshake {
             Handshake::Metadata => Some(welcome(&headers, &attempt)?),
             Handshake::Off => None,
         };
-        let inbound = Inbound::new(inbound, self.pings, address);
+        let inbound = Inbound::new(inbound, leave);
         Ok(Opened::new(inbound, incarnation, move || drop(guard)))
     }
 }
@@ -327,8 +332,8 @@ fn welcome(headers: &MetadataMap, attempt: &Attempt) -> Result<u64, OpenError> {
     Ok(actual)
 }
 
-/// Says what a failed call means for the next attempt.
-fn refused(status: &Status, term: u64) -> OpenError {
+/// Says what a failed call means for the next attempt; `text` says how it ended.
+fn refused(status: &Status, text: String, term: u64) -> OpenError {
     let fields = metadata::read(status.metadata());
     let Some(refusal) = Refusal::from_fields(fields, status.message()) else {
         let class = match status.code() {
@@ -337,7 +342,7 @@ fn refused(status: &Status, term: u64) -> OpenError {
             }
             _ => OpenClass::Unreachable,
         };
-        return OpenError::new(class, status_text(status));
+        return OpenError::new(class, text);
     };
     let class = match &refusal {
         Refusal::LowerTerm { highest } if *highest > term => OpenClass::HigherTerm(*highest),
