@@ -22,11 +22,12 @@ pub(super) fn is_too_many_pings(text: &str) -> bool {
     let is_calm = ["enhance your calm", "excessive load"]
         .iter()
         .any(|sign| text.contains(sign));
-    is_calm && !DETAILS.iter().any(|detail| text.contains(detail))
+    is_calm && !REASONS.iter().any(|reason| text.contains(reason))
 }
 
-/// How the HTTP/2 library, and this crate, show what a peer has said beside its error.
-const DETAILS: [&str; 2] = ["(b\"", "calm: "];
+/// How it looks when a peer has said why it wants calm: as the HTTP/2 library shows it,
+/// and as people write it.
+const REASONS: [&str; 2] = ["(b\"", "enhance your calm: "];
 
 /// Returns a status's code, message and sources.
 pub(super) fn status_text(status: &Status) -> String {
@@ -70,6 +71,7 @@ mod tests {
         let load = "detected excessive load generating behavior";
         for (text, is_it) in [
             ("too many requests".to_owned(), false),
+            ("ENHANCE_YOUR_CALM: header_list_too_large".to_owned(), false),
             (load.to_owned(), true),
             (format!("{load} (b\"too_many_pings\")"), true),
             (format!("{load} (b\"header_list_way_too_large\")"), false),

@@ -236,7 +236,7 @@ async def main():
         ("grpc.keepalive_timeout_ms", 5000),
         ("grpc.keepalive_permit_without_calls", 1),
         ("grpc.http2.max_pings_without_data", 0),
-        ("grpc.http2.min_recv_ping_interval_without_data_ms", 4000),
+        ("grpc.http2.min_ping_interval_without_data_ms", 4000),
     ]
     if sys.argv[4:] == ["default-options"]:
         options = []

@@ -191,3 +191,19 @@ async fn an_idle_session_with_a_default_grpcio_server_is_lost_at_most_once() {
         start.elapsed() - first
     );
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_idle_session_with_a_grpcio_server_set_as_the_page_says_lasts() {
+    let worker = Worker::start(&["w1", "40", "0"]);
+    let tap = Tap::start(worker.address).await;
+    let (pool, mut events) = pool(1);
+    pool.insert("w1", endpoint(tap.address));
+    let (generation, _) = connected(&mut events).await;
+    tap.take();
+    // Longer than a server bears that was left as it is.
+    let told = timeout_at(Instant::now() + Duration::from_secs(32), events.recv()).await;
+    assert!(told.is_err(), "{told:?}");
+    assert!(tap.passed(Side::Controller) > 0, "nothing was pinged");
+    let state = pool.state("w1").expect("in the pool");
+    assert_eq!(state.session(), Some(generation));
+}
