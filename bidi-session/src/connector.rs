@@ -25,7 +25,7 @@ pub trait Connector: Clone + Send + Sync + 'static {
     /// Messages from a worker.
     type In: Send + 'static;
 
-    /// Says whether two targets are the same place, so that an insert changes nothing.
+    /// Says whether two targets are the same place, so that an insert ends no session.
     fn is_same(&self, one: &Self::Target, other: &Self::Target) -> bool;
 
     /// Names a target in texts.

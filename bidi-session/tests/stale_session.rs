@@ -45,6 +45,19 @@ async fn an_equal_target_changes_nothing_and_a_different_one_replaces() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_equal_target_keeps_the_session_and_is_used_from_the_next_attempt_on() {
+    let double = Double::default();
+    let (pool, _events, mut lines) = double.up(&["a"]).await;
+    pool.insert("a", "a#new certificate".to_owned());
+    pool.try_send("a", Order::new("x")).unwrap();
+    assert_eq!(lines[0].next_order().await, "x");
+    assert!(!lines[0].killed.is_cancelled());
+    lines.clear();
+    let line = double.puppet("a#new certificate").line().await;
+    assert_eq!(line.attempt.worker.as_str(), "a");
+}
+
+#[tokio::test(start_paused = true)]
 async fn generations_of_a_worker_rise_over_its_removal() {
     let double = Double::default();
     let (pool, _events) = double.pool();

@@ -67,8 +67,9 @@ impl<C: Connector> Pool<C> {
     /// Adds a worker, or moves it to another target.
     ///
     /// Returns at once, without I/O; the worker is connected in the background and
-    /// retried until it is removed. An equal target changes nothing; a different one
-    /// ends the session and replaces the target. On a closed pool nothing happens.
+    /// retried until it is removed. An equal target leaves the session as it is, and is
+    /// used from the next attempt on, say with a newer certificate; a different one ends
+    /// the session. On a closed pool nothing happens.
     pub fn insert(&self, worker: impl Into<WorkerId>, target: C::Target) {
         let incarnation = None;
         let place = Place {

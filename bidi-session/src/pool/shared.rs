@@ -103,6 +103,7 @@ impl<C: Connector> Shared<C> {
             if known.incarnation == place.incarnation
                 && self.connector.is_same(&known.target, &place.target)
             {
+                slot.refresh(place.target.clone());
                 return true;
             }
             let replaced = slot.replace(&self.inbox, self.clock.now(), place.clone());

@@ -214,6 +214,13 @@ impl<C: Connector> Slot<C> {
         policy.delay(failures)
     }
 
+    /// Uses this way to the same place from the next attempt on.
+    pub(crate) fn refresh(&self, target: C::Target) {
+        let old = std::mem::replace(&mut self.lock().place.target, target);
+        // Foreign code, which may drop slowly, runs without the lock.
+        drop(old);
+    }
+
     /// Moves the worker elsewhere; `None` when the entry has left the pool.
     pub(crate) fn replace(
         &self,

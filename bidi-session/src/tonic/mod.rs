@@ -12,8 +12,8 @@
 //! The handshake of TLS belongs to the attempt: one that fails says why, and is retried.
 //! An `https` endpoint without TLS is a failed attempt, never plain text. An `http`
 //! endpoint is plain text, whatever its `tls_config` says: `tonic` looks at the scheme
-//! alone. A worker's endpoint that is inserted again with the same address changes
-//! nothing, so other certificates of the controller need `remove` and `insert`.
+//! alone. A worker's endpoint that is inserted again with the same address ends no session,
+//! and is used from the next attempt on: so the controller's certificates are changed.
 
 mod acceptor;
 mod connector;

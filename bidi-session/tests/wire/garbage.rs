@@ -2,13 +2,15 @@
 
 use std::time::Duration;
 
-use bidi_session::{EventKind, OpenClass, PoolConfig};
+use bidi_session::tonic::Handshake;
+use bidi_session::{EventKind, OpenClass, Pool, PoolConfig};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::task::JoinSet;
 
 use super::real::{
-    Host, Node, command, connected, endpoint, failed_attempt, next, note, pool, pool_with, soon,
+    Host, Node, command, connect, connected, endpoint, failed_attempt, next, note, pool, pool_with,
+    soon,
 };
 use super::tap::{Side, Tap};
 
@@ -125,6 +127,24 @@ async fn a_peer_that_is_no_worker_is_a_failed_attempt_that_says_what_it_met() {
     pool.insert("w1", host.endpoint());
     connected(&mut events).await;
     assert_eq!(node.calls(), 1);
+}
+
+#[tokio::test]
+async fn a_web_server_is_no_plain_server() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let address = listener.local_addr().expect("bound");
+    let mut meetings = JoinSet::new();
+    let server = tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            meetings.spawn(Manners::Frame(NOT_FOUND).meet(stream));
+        }
+    });
+    let plain = connect().with_handshake(Handshake::Off);
+    let (pool, mut events) = Pool::new(plain, PoolConfig::new(1));
+    pool.insert("w1", endpoint(address));
+    let error = failed_attempt(&mut events).await;
+    assert!(error.contains("answers without gRPC"), "{error}");
+    server.abort();
 }
 
 #[tokio::test]

@@ -220,7 +220,7 @@ where
         let (headers, inbound, _) = answer.into_parts();
         let incarnation = match self.handshake {
             Handshake::Metadata => Some(welcome(&headers, &attempt)?),
-            Handshake::Off => None,
+            Handshake::Off => speaks_grpc(&headers).map(|()| None)?,
         };
         let inbound = Inbound::new(inbound, leave);
         Ok(Opened::new(inbound, incarnation, move || drop(guard)))
@@ -330,6 +330,17 @@ fn welcome(headers: &MetadataMap, attempt: &Attempt) -> Result<u64, OpenError> {
         return refuse(Refusal::WrongIncarnation { actual }.to_string());
     }
     Ok(actual)
+}
+
+/// Checks that what answered is no web server, whose answer the client takes for a stream.
+fn speaks_grpc(headers: &MetadataMap) -> Result<(), OpenError> {
+    let kind = headers.get("content-type").map(|kind| kind.as_bytes());
+    if kind.is_some_and(|kind| kind.starts_with(b"application/grpc")) {
+        return Ok(());
+    }
+    let kind = String::from_utf8_lossy(kind.unwrap_or(b"none"));
+    let text = format!("the server answers without gRPC: its content type is {kind:.64}");
+    Err(OpenError::new(OpenClass::Refused, text))
 }
 
 /// Says what a failed call means for the next attempt; `text` says how it ended.
