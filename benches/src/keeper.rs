@@ -10,7 +10,7 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 use tokio_stream::wrappers::ReceiverStream;
 
-use crate::fleet::{OUTBOX_LEN, endpoint};
+use crate::fleet::{OUTBOX_LEN, Rounds, endpoint};
 use crate::pooled::Pooled;
 use crate::server::Server;
 use crate::wire::worker_client::WorkerClient;
@@ -19,6 +19,10 @@ use crate::wire::worker_client::WorkerClient;
 pub trait Keeper {
     /// Waits for the next change of a stream.
     fn change(&mut self) -> impl Future<Output = Change>;
+
+    /// Brings a message over each stream: the pool dials at once again only after a
+    /// session that was of use.
+    fn use_all(&mut self, epoch: u64) -> impl Future<Output = ()>;
 
     /// Waits until each of so many streams was lost and all are up again.
     fn lost_and_back(&mut self, workers: usize) -> impl Future<Output = ()> {
@@ -88,6 +92,8 @@ impl Keeper for Loops {
     async fn change(&mut self) -> Change {
         self.changes.recv().await.expect("the loops run")
     }
+
+    async fn use_all(&mut self, _: u64) {}
 }
 
 impl Keeper for Pooled {
@@ -100,6 +106,10 @@ impl Keeper for Pooled {
                 _ => {}
             }
         }
+    }
+
+    async fn use_all(&mut self, epoch: u64) {
+        self.round(epoch, 1).await;
     }
 }
 

@@ -1,6 +1,7 @@
 //! What the measurements run on: CPUs, runtimes, memory, limits.
 
 use std::fs;
+use std::time::Duration;
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -92,6 +93,25 @@ pub fn resident_bytes() -> u64 {
         .find_map(|line| line.strip_prefix("RssAnon:"))
         .and_then(|line| line.split_whitespace().next()?.parse::<u64>().ok());
     kib.expect("Linux tells RssAnon in KiB") * 1024
+}
+
+/// Returns the CPU time of this process, all threads.
+#[must_use]
+pub fn cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec.unsigned_abs(), time.tv_nsec as u32)
+}
+
+/// Returns the CPU time of another process, in steps of the system's tick.
+pub(crate) fn cpu_time_of(process: u32) -> Option<Duration> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    // The name, in parentheses, may hold anything; user and system time are the 12th and
+    // 13th field after it.
+    let fields: Vec<&str> = stat.rsplit(')').next()?.split_whitespace().collect();
+    let [user, system] = [fields.get(11)?, fields.get(12)?].map(|field| field.parse::<u64>().ok());
+    let ticks = user? + system?;
+    let tick = 1e6 / rustix::param::clock_ticks_per_second() as f64;
+    Some(Duration::from_micros((ticks as f64 * tick) as u64))
 }
 
 /// Returns how many CPUs this process may use.

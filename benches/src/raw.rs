@@ -39,7 +39,8 @@ impl Raw {
     ///
     /// Where one cannot be opened.
     pub async fn connect(server: &Server) -> Self {
-        let (sender, replies) = mpsc::channel(OUTBOX_LEN);
+        // Room for what all workers may send, so that none waits for the others.
+        let (sender, replies) = mpsc::channel(OUTBOX_LEN * server.workers());
         let mut queues = Vec::new();
         let mut tasks = JoinSet::new();
         let workers: Vec<usize> = (0..server.workers()).collect();

@@ -6,8 +6,9 @@ mod node;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Duration;
 
-use crate::machine::Flavor;
+use crate::machine::{Flavor, cpu_time_of};
 
 pub use child::serve_if_asked;
 
@@ -138,6 +139,16 @@ impl Server {
         self.child.kill().expect("the server runs");
         self.child.wait().expect("a killed child ends");
         self.plan
+    }
+
+    /// Returns the CPU time that the server has used.
+    ///
+    /// # Panics
+    ///
+    /// Where the server is gone.
+    #[must_use]
+    pub fn cpu_time(&self) -> Duration {
+        cpu_time_of(self.child.id()).expect("the server runs")
     }
 
     /// Returns how many workers there are.

@@ -133,25 +133,18 @@ impl Case {
     }
 
     pub(crate) fn figures(self) -> &'static [Figure] {
-        const RATE: Figure = Figure {
-            name: "per second",
-            place: 0,
-        };
-        const P50: Figure = Figure {
-            name: "p50 us",
-            place: 1,
-        };
-        const P99: Figure = Figure {
-            name: "p99 us",
-            place: 2,
-        };
-        const KIB: Figure = Figure {
-            name: "KiB a session",
-            place: 0,
-        };
+        const fn figure(name: &'static str, place: usize) -> Figure {
+            Figure { name, place }
+        }
+        const RATE: Figure = figure("per second", 0);
+        const P50: Figure = figure("p50 us", 1);
+        const P99: Figure = figure("p99 us", 2);
+        const CPU: Figure = figure("CPU us, controller", 3);
+        const CPU_THERE: Figure = figure("CPU us, workers", 4);
+        const KIB: Figure = figure("KiB a session", 0);
         match self {
-            Self::PingPong { .. } | Self::Round { .. } => &[RATE, P50, P99],
-            Self::Stream { .. } => &[RATE],
+            Self::PingPong { .. } | Self::Round { .. } => &[RATE, P50, P99, CPU, CPU_THERE],
+            Self::Stream { .. } => &[RATE, CPU, CPU_THERE],
             Self::Memory { .. } => &[KIB],
         }
     }
