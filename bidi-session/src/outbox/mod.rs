@@ -15,8 +15,9 @@ use std::task::{Context, Poll, Waker};
 use futures_core::Stream;
 use tokio::sync::Notify;
 
-/// How many messages of a batch may be on their way before their room is given back.
-const RELEASE_EVERY: usize = 32;
+/// How many messages of a batch may be on their way before their room is given back; a
+/// sender that waits is woken once for so many.
+const RELEASE_EVERY: usize = 64;
 
 /// Messages of one session on their way to the wire: the request stream.
 ///
@@ -73,6 +74,8 @@ struct Queue<Out> {
     used: Room,
     is_closed: bool,
     is_finished: bool,
+    // Someone was refused for want of room and waits.
+    is_awaited: bool,
     reader: Option<Waker>,
 }
 
@@ -85,6 +88,7 @@ pub(crate) fn outbox<Out>(limit: Room) -> (OutboxSender<Out>, Outbox<Out>) {
             used: Room::default(),
             is_closed: false,
             is_finished: false,
+            is_awaited: false,
             reader: None,
         }),
         is_closed: AtomicBool::new(false),
@@ -129,21 +133,31 @@ impl<Out> Stream for Outbox<Out> {
         if let Some(item) = this.take() {
             return Poll::Ready(Some(item));
         }
-        {
-            let mut queue = this.shared.lock();
-            if queue.is_closed {
+        let mut queue = this.shared.lock();
+        if queue.is_closed {
+            return Poll::Ready(None);
+        }
+        if queue.items.is_empty() {
+            if queue.is_finished {
                 return Poll::Ready(None);
             }
-            if queue.items.is_empty() {
-                if queue.is_finished {
-                    return Poll::Ready(None);
-                }
-                queue.reader = Some(cx.waker().clone());
-                return Poll::Pending;
-            }
-            std::mem::swap(&mut queue.items, &mut this.batch);
+            queue.reader = Some(cx.waker().clone());
+            return Poll::Pending;
         }
-        Poll::Ready(this.take())
+        std::mem::swap(&mut queue.items, &mut this.batch);
+        if this.batch.len() > 1 {
+            drop(queue);
+            return Poll::Ready(this.take());
+        }
+        // A single message gives its room back under this lock, not under another.
+        let single = this.batch.pop_front();
+        let bytes = single.as_ref().map_or(0, |(_, bytes)| *bytes);
+        let is_awaited = queue.release(Room { count: 1, bytes });
+        drop(queue);
+        if is_awaited {
+            this.shared.has_room.notify_waiters();
+        }
+        Poll::Ready(single.map(|(item, _)| item))
     }
 }
 
@@ -167,8 +181,13 @@ impl<Out> fmt::Debug for Outbox<Out> {
 impl<Out> OutboxSender<Out> {
     /// Queues a message, or gives it back.
     pub(crate) fn try_push(&self, item: Out, bytes: usize) -> Result<(), (Refused, Out)> {
+        self.enqueue(item, bytes, false)
+    }
+
+    fn enqueue(&self, item: Out, bytes: usize, waits: bool) -> Result<(), (Refused, Out)> {
         let mut queue = self.shared.lock();
         if let Err(why) = queue.take_room(self.shared.limit, bytes) {
+            queue.is_awaited |= waits;
             return Err((why, item));
         }
         queue.items.push_back((item, bytes));
@@ -184,7 +203,7 @@ impl<Out> OutboxSender<Out> {
         loop {
             // Listens before it looks, so that room given back in between is seen.
             let has_room = self.shared.has_room.notified();
-            match self.try_push(item, bytes) {
+            match self.enqueue(item, bytes, true) {
                 Err((Refused::Full, back)) => item = back,
                 done => return done,
             }
@@ -279,11 +298,11 @@ impl<Out> Shared<Out> {
     }
 
     fn release(&self, room: Room) {
-        let mut queue = self.lock();
-        queue.used.count -= room.count;
-        queue.used.bytes -= room.bytes;
-        drop(queue);
-        self.has_room.notify_waiters();
+        // The guard is gone before anyone is woken.
+        let is_awaited = self.lock().release(room);
+        if is_awaited {
+            self.has_room.notify_waiters();
+        }
     }
 
     fn close(&self) {
@@ -304,6 +323,13 @@ impl<Out> Shared<Out> {
 // ===== impl Queue =====
 
 impl<Out> Queue<Out> {
+    /// Gives room back; says whether someone waits for it.
+    fn release(&mut self, room: Room) -> bool {
+        self.used.count -= room.count;
+        self.used.bytes -= room.bytes;
+        std::mem::take(&mut self.is_awaited)
+    }
+
     fn take_room(&mut self, limit: Room, bytes: usize) -> Result<(), Refused> {
         if self.is_closed || self.is_finished {
             return Err(Refused::Closed);

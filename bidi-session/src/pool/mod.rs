@@ -6,6 +6,7 @@ mod events;
 mod inbox;
 mod inject;
 mod mailbox;
+mod reader;
 mod ready;
 mod send;
 mod shared;
