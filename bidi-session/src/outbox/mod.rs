@@ -15,6 +15,8 @@ use std::task::{Context, Poll, Waker};
 use futures_core::Stream;
 use tokio::sync::Notify;
 
+use crate::meters::OutboxMeter;
+
 /// How many messages of a batch may be on their way before their room is given back; a
 /// sender that waits is woken once for so many.
 const RELEASE_EVERY: usize = 64;
@@ -61,6 +63,7 @@ pub(crate) struct Room {
 
 struct Shared<Out> {
     limit: Room,
+    meter: OutboxMeter,
     queue: Mutex<Queue<Out>>,
     // A copy of the queue's end that is read without the lock.
     is_closed: AtomicBool,
@@ -80,9 +83,16 @@ struct Queue<Out> {
 }
 
 /// Returns both ends of a new outbox that holds at most `limit`.
+#[cfg(any(feature = "tonic", test))]
 pub(crate) fn outbox<Out>(limit: Room) -> (OutboxSender<Out>, Outbox<Out>) {
+    metered(limit, OutboxMeter::default())
+}
+
+/// Returns both ends of a new outbox whose bytes are metered.
+pub(crate) fn metered<Out>(limit: Room, meter: OutboxMeter) -> (OutboxSender<Out>, Outbox<Out>) {
     let shared = Arc::new(Shared {
         limit,
+        meter,
         queue: Mutex::new(Queue {
             items: VecDeque::new(),
             used: Room::default(),
@@ -154,6 +164,7 @@ impl<Out> Stream for Outbox<Out> {
         let bytes = single.as_ref().map_or(0, |(_, bytes)| *bytes);
         let is_awaited = queue.release(Room { count: 1, bytes });
         drop(queue);
+        this.shared.meter.sub(bytes);
         if is_awaited {
             this.shared.has_room.notify_waiters();
         }
@@ -193,6 +204,7 @@ impl<Out> OutboxSender<Out> {
         queue.items.push_back((item, bytes));
         let reader = queue.reader.take();
         drop(queue);
+        self.shared.meter.add(bytes);
         wake(reader);
         Ok(())
     }
@@ -214,6 +226,7 @@ impl<Out> OutboxSender<Out> {
     /// Takes room for a message without queueing it yet.
     pub(crate) fn try_reserve(&self, bytes: usize) -> Result<Reservation<Out>, Refused> {
         self.shared.lock().take_room(self.shared.limit, bytes)?;
+        self.shared.meter.add(bytes);
         Ok(Reservation {
             shared: self.shared.clone(),
             bytes,
@@ -300,6 +313,7 @@ impl<Out> Shared<Out> {
     fn release(&self, room: Room) {
         // The guard is gone before anyone is woken.
         let is_awaited = self.lock().release(room);
+        self.meter.sub(room.bytes);
         if is_awaited {
             self.has_room.notify_waiters();
         }
@@ -317,6 +331,14 @@ impl<Out> Shared<Out> {
         wake(reader);
         self.has_room.notify_waiters();
         self.has_ended.notify_waiters();
+    }
+}
+
+impl<Out> Drop for Shared<Out> {
+    fn drop(&mut self) {
+        // What was dropped with the session has not been given back.
+        let bytes = self.lock().used.bytes;
+        self.meter.sub(bytes);
     }
 }
 

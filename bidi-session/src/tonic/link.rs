@@ -9,6 +9,8 @@ use ::tonic::{Status, Streaming};
 use futures_core::Stream;
 use tokio_util::sync::CancellationToken;
 
+use super::verdict::{Finder, kind_of};
+use crate::connector::FailureKind;
 use crate::outbox::{Outbox, OutboxSender, Room, outbox};
 
 /// Answers that wait for the controller, at most.
@@ -27,6 +29,8 @@ pub(super) enum Ending {
     Superseded,
     /// The acceptor was closed.
     Closed,
+    /// A message of the controller cannot be read; the link has the status.
+    Unreadable,
 }
 
 /// Ends a session from outside, whatever it carries.
@@ -40,6 +44,8 @@ pub(super) struct Link<Out> {
     pub(super) generation: u64,
     over: CancellationToken,
     ending: OnceLock<Ending>,
+    // Why a message could not be read.
+    fault: OnceLock<Status>,
     outbox: OutboxSender<Out>,
 }
 
@@ -57,6 +63,7 @@ impl Ending {
             Self::ControllerGone => Some(Status::cancelled("the controller is gone")),
             Self::Superseded => Some(Status::aborted("a newer session took over")),
             Self::Closed => Some(Status::unavailable("the worker's acceptor was closed")),
+            Self::Unreadable => Some(Status::internal("a message cannot be read")),
         }
     }
 }
@@ -75,6 +82,7 @@ impl<Out> Link<Out> {
             generation,
             over: CancellationToken::new(),
             ending: OnceLock::new(),
+            fault: OnceLock::new(),
             outbox: sender,
         });
         (link, receiver)
@@ -90,8 +98,24 @@ impl<Out> Link<Out> {
         &self.over
     }
 
-    pub(super) fn ending(&self) -> Option<Ending> {
+    #[cfg(test)]
+    fn ending(&self) -> Option<Ending> {
         self.ending.get().copied()
+    }
+
+    /// Returns the status at the end of the stream; `None` for a clean end.
+    pub(super) fn status(&self) -> Option<Status> {
+        let ending = *self.ending.get()?;
+        let fault = self.fault.get().filter(|_| ending == Ending::Unreadable);
+        fault.cloned().or_else(|| ending.status())
+    }
+
+    /// Takes note of how the request stream failed: the controller is told of a message
+    /// that cannot be read, and of nothing that it has caused itself.
+    pub(super) fn fail(&self, status: Status) {
+        if kind_of(&status, Finder::Pool) != FailureKind::Other && self.fault.set(status).is_ok() {
+            self.end(Ending::Unreadable);
+        }
     }
 
     /// Queues an answer as soon as there is room, or gives it back.
@@ -143,14 +167,13 @@ impl<In> Inbound<In> {
         Self(Mutex::new(Some(stream)))
     }
 
-    /// Returns the next message; an error of the stream is its end.
-    pub(super) fn poll_next(&self, cx: &mut Context<'_>) -> Poll<Option<In>> {
+    /// Returns the next message; an error is the last thing that is read.
+    pub(super) fn poll_next(&self, cx: &mut Context<'_>) -> Poll<Option<Result<In, Status>>> {
         let mut stream = self.lock();
-        let next = match stream.as_mut() {
+        match stream.as_mut() {
             Some(stream) => Pin::new(stream).poll_next(cx),
             None => Poll::Ready(None),
-        };
-        next.map(|message| message.and_then(Result::ok))
+        }
     }
 
     /// Drops the stream, whoever still holds the session.

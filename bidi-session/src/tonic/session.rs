@@ -98,7 +98,14 @@ impl<In, Out> Session<In, Out> {
                 return Poll::Ready(None);
             }
             if let Poll::Ready(next) = self.inbound.poll_next(cx) {
-                return Poll::Ready(next);
+                return Poll::Ready(next.and_then(|message| match message {
+                    Ok(message) => Some(message),
+                    Err(status) => {
+                        self.link.fail(status);
+                        self.inbound.cut();
+                        None
+                    }
+                }));
             }
             self.over.as_mut().poll(cx).map(|()| None)
         })
@@ -230,8 +237,7 @@ impl<Out> Stream for SessionStream<Out> {
         }
         this.is_done = true;
         // The ending is set before the outbox is closed.
-        let status = this.link.ending().and_then(Ending::status);
-        Poll::Ready(status.map(Err))
+        Poll::Ready(this.link.status().map(Err))
     }
 }
 
