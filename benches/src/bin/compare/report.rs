@@ -155,7 +155,9 @@ fn readable(value: f64) -> String {
         format!("{:.1}k", value / 1e3)
     } else if value >= 100.0 {
         format!("{value:.0}")
-    } else {
+    } else if value >= 10.0 {
         format!("{value:.1}")
+    } else {
+        format!("{value:.2}")
     }
 }
