@@ -17,8 +17,9 @@ use tokio::sync::Notify;
 
 use crate::meters::OutboxMeter;
 
-/// How many messages of a batch may be on their way before their room is given back.
-const RELEASE_EVERY: usize = 32;
+/// How many messages of a batch may be on their way before their room is given back; a
+/// sender that waits is woken once for so many.
+const RELEASE_EVERY: usize = 64;
 
 /// Messages of one session on their way to the wire: the request stream.
 ///
@@ -76,6 +77,8 @@ struct Queue<Out> {
     used: Room,
     is_closed: bool,
     is_finished: bool,
+    // Someone was refused for want of room and waits.
+    is_awaited: bool,
     reader: Option<Waker>,
 }
 
@@ -95,6 +98,7 @@ pub(crate) fn metered<Out>(limit: Room, meter: OutboxMeter) -> (OutboxSender<Out
             used: Room::default(),
             is_closed: false,
             is_finished: false,
+            is_awaited: false,
             reader: None,
         }),
         is_closed: AtomicBool::new(false),
@@ -139,21 +143,32 @@ impl<Out> Stream for Outbox<Out> {
         if let Some(item) = this.take() {
             return Poll::Ready(Some(item));
         }
-        {
-            let mut queue = this.shared.lock();
-            if queue.is_closed {
+        let mut queue = this.shared.lock();
+        if queue.is_closed {
+            return Poll::Ready(None);
+        }
+        if queue.items.is_empty() {
+            if queue.is_finished {
                 return Poll::Ready(None);
             }
-            if queue.items.is_empty() {
-                if queue.is_finished {
-                    return Poll::Ready(None);
-                }
-                queue.reader = Some(cx.waker().clone());
-                return Poll::Pending;
-            }
-            std::mem::swap(&mut queue.items, &mut this.batch);
+            queue.reader = Some(cx.waker().clone());
+            return Poll::Pending;
         }
-        Poll::Ready(this.take())
+        std::mem::swap(&mut queue.items, &mut this.batch);
+        if this.batch.len() > 1 {
+            drop(queue);
+            return Poll::Ready(this.take());
+        }
+        // A single message gives its room back under this lock, not under another.
+        let single = this.batch.pop_front();
+        let bytes = single.as_ref().map_or(0, |(_, bytes)| *bytes);
+        let is_awaited = queue.release(Room { count: 1, bytes });
+        drop(queue);
+        this.shared.meter.sub(bytes);
+        if is_awaited {
+            this.shared.has_room.notify_waiters();
+        }
+        Poll::Ready(single.map(|(item, _)| item))
     }
 }
 
@@ -177,8 +192,13 @@ impl<Out> fmt::Debug for Outbox<Out> {
 impl<Out> OutboxSender<Out> {
     /// Queues a message, or gives it back.
     pub(crate) fn try_push(&self, item: Out, bytes: usize) -> Result<(), (Refused, Out)> {
+        self.enqueue(item, bytes, false)
+    }
+
+    fn enqueue(&self, item: Out, bytes: usize, waits: bool) -> Result<(), (Refused, Out)> {
         let mut queue = self.shared.lock();
         if let Err(why) = queue.take_room(self.shared.limit, bytes) {
+            queue.is_awaited |= waits;
             return Err((why, item));
         }
         queue.items.push_back((item, bytes));
@@ -195,7 +215,7 @@ impl<Out> OutboxSender<Out> {
         loop {
             // Listens before it looks, so that room given back in between is seen.
             let has_room = self.shared.has_room.notified();
-            match self.try_push(item, bytes) {
+            match self.enqueue(item, bytes, true) {
                 Err((Refused::Full, back)) => item = back,
                 done => return done,
             }
@@ -291,12 +311,12 @@ impl<Out> Shared<Out> {
     }
 
     fn release(&self, room: Room) {
-        let mut queue = self.lock();
-        queue.used.count -= room.count;
-        queue.used.bytes -= room.bytes;
-        drop(queue);
+        // The guard is gone before anyone is woken.
+        let is_awaited = self.lock().release(room);
         self.meter.sub(room.bytes);
-        self.has_room.notify_waiters();
+        if is_awaited {
+            self.has_room.notify_waiters();
+        }
     }
 
     fn close(&self) {
@@ -325,6 +345,13 @@ impl<Out> Drop for Shared<Out> {
 // ===== impl Queue =====
 
 impl<Out> Queue<Out> {
+    /// Gives room back; says whether someone waits for it.
+    fn release(&mut self, room: Room) -> bool {
+        self.used.count -= room.count;
+        self.used.bytes -= room.bytes;
+        std::mem::take(&mut self.is_awaited)
+    }
+
     fn take_room(&mut self, limit: Room, bytes: usize) -> Result<(), Refused> {
         if self.is_closed || self.is_finished {
             return Err(Refused::Closed);

@@ -71,3 +71,25 @@ async fn a_waiting_push_goes_on_when_there_is_room_or_an_end() {
     sender.close();
     assert_eq!(waiting.await, Err((Refused::Closed, 3)));
 }
+
+#[tokio::test(start_paused = true)]
+async fn each_of_several_waiting_pushes_goes_on_in_its_turn() {
+    let (sender, mut outbox) = small();
+    sender.try_push(0, 10).unwrap();
+    let mut waiting: Vec<_> = (1..=3)
+        .map(|item| Box::pin(sender.push(item, 10)))
+        .collect();
+    for push in &mut waiting {
+        assert!(push.as_mut().now_or_never().is_none());
+    }
+    assert_eq!(outbox.next().await, Some(0));
+    // Woken together, and refused but for one: those must hear of the next room too.
+    for push in waiting.iter_mut().rev() {
+        let _ = push.as_mut().now_or_never();
+    }
+    assert_eq!(outbox.next().await, Some(3));
+    waiting.remove(0).await.unwrap();
+    assert_eq!(outbox.next().await, Some(1));
+    waiting.remove(0).await.unwrap();
+    assert_eq!(outbox.next().await, Some(2));
+}

@@ -79,7 +79,12 @@ impl<In> Board<In> {
     }
 
     /// Hands answers of one session, each with its round, to their rounds.
-    pub(crate) fn answer(&self, worker: &WorkerId, generation: u64, answers: Vec<(u64, In)>) {
+    pub(crate) fn answer(
+        &self,
+        worker: &WorkerId,
+        generation: u64,
+        answers: impl Iterator<Item = (u64, In)>,
+    ) {
         let mut strays = Vec::new();
         let mut state = self.lock();
         for (id, message) in answers {

@@ -1,34 +1,17 @@
 //! The task of one worker: performs what its state machine decides.
 
 use std::panic::AssertUnwindSafe;
-use std::pin::{Pin, pin};
 use std::sync::Arc;
-use std::task::Poll;
-use std::time::Duration;
 
-use futures_core::Stream;
 use futures_util::FutureExt;
 
 use crate::connector::{Attempt, Connector, Failure, OpenClass, OpenError, Opened};
 use crate::core::peer::{Input, Stage};
 use crate::event::DisconnectReason;
 use crate::outbox::{Outbox, OutboxSender, Room, metered};
+use crate::pool::reader::read;
 use crate::pool::shared::Shared;
-use crate::pool::slot::{Slot, deaf};
-
-/// A session whose request stream is gone is over after so long: what its worker still
-/// says, and why it ended, are worth hearing.
-const DEAF_GRACE: Duration = Duration::from_secs(1);
-/// Messages that are read before they are handed over.
-const BATCH: usize = 64;
-
-type Inbound<In> = Pin<Box<dyn Stream<Item = Result<In, Failure>> + Send>>;
-
-/// Messages that lay ready, and the end of the stream if it was among them.
-struct Batch<In> {
-    messages: Vec<In>,
-    end: Option<DisconnectReason>,
-}
+use crate::pool::slot::Slot;
 
 /// A worker's place in the pool, held by its task.
 ///
@@ -157,39 +140,13 @@ async fn open<C: Connector>(
     let limit = pool.config.attempt_timeout;
     let place = pool.connector.describe(&target);
     tracing::debug!(worker = %attempt.worker, generation = attempt.generation, place, "attempt");
-    let open = pool.connector.open(target, attempt, outbox);
+    // Boxed: what opening needs for a moment would stay in the task for the session's life.
+    let open = Box::pin(pool.connector.open(target, attempt, outbox));
     match tokio::time::timeout(limit, open).await {
         Ok(opened) => opened,
         Err(_) => {
             let text = format!("{place}: no session within {} s", limit.as_secs_f64());
             Err(OpenError::new(OpenClass::Unreachable, text))
-        }
-    }
-}
-
-/// Reads a session until it is over.
-async fn read<C: Connector>(
-    pool: &Shared<C>,
-    slot: &Slot<C>,
-    generation: u64,
-    mut inbound: Inbound<C::In>,
-    sender: &OutboxSender<C::Out>,
-) {
-    let mut deafness = pin!(deafness(sender));
-    loop {
-        let batch = tokio::select! {
-            biased;
-            () = slot.over(generation) => return,
-            batch = next_batch(slot, generation, &mut inbound, sender, deafness.as_mut()) => batch,
-        };
-        dispatch(pool, slot, generation, batch.messages);
-        // A flood of answers would never find its stream empty.
-        tokio::task::coop::consume_budget().await;
-        if let Some(reason) = batch.end {
-            let now = pool.clock.now();
-            let aftermath = slot.step(&pool.inbox, now, Input::Ended { generation, reason });
-            pool.settle(slot, aftermath);
-            return;
         }
     }
 }
@@ -202,86 +159,6 @@ async fn pay_log<C: Connector>(pool: &Shared<C>, slot: &Slot<C>, generation: u64
         slot.log().pay(pool.clock.now(), generation);
     }
     std::future::pending().await
-}
-
-/// Waits for room for messages, then for messages or the end.
-async fn next_batch<C: Connector>(
-    slot: &Slot<C>,
-    generation: u64,
-    inbound: &mut Inbound<C::In>,
-    sender: &OutboxSender<C::Out>,
-    deafness: Pin<&mut impl Future<Output = ()>>,
-) -> Batch<C::In> {
-    let room = tokio::select! {
-        biased;
-        room = slot.mailbox().room() => room,
-        // The transport is gone, and what it has received lies in memory already: it is
-        // taken over to reach the end, which an owner that takes nothing must not hide.
-        () = sender.closed() => slot.mailbox().room_beyond(generation),
-    };
-    let end = || Batch {
-        messages: Vec::new(),
-        end: Some(deaf()),
-    };
-    if room == 0 {
-        return end();
-    }
-    tokio::select! {
-        biased;
-        batch = read_batch(inbound, room.min(BATCH)) => batch,
-        () = deafness => end(),
-    }
-}
-
-async fn deafness<Out>(sender: &OutboxSender<Out>) {
-    sender.closed().await;
-    tokio::time::sleep(DEAF_GRACE).await;
-}
-
-async fn read_batch<In>(inbound: &mut Inbound<In>, room: usize) -> Batch<In> {
-    std::future::poll_fn(|cx| {
-        let mut batch = Batch {
-            messages: Vec::new(),
-            end: None,
-        };
-        while batch.messages.len() < room && batch.end.is_none() {
-            match inbound.as_mut().poll_next(cx) {
-                Poll::Ready(Some(Ok(message))) => batch.messages.push(message),
-                Poll::Ready(Some(Err(failure))) => {
-                    batch.end = Some(DisconnectReason::Failed(failure));
-                }
-                Poll::Ready(None) => batch.end = Some(DisconnectReason::Closed),
-                Poll::Pending => break,
-            }
-        }
-        if batch.messages.is_empty() && batch.end.is_none() {
-            Poll::Pending
-        } else {
-            Poll::Ready(batch)
-        }
-    })
-    .await
-}
-
-/// Hands answers to their rounds and everything else to the owner.
-fn dispatch<C: Connector>(pool: &Shared<C>, slot: &Slot<C>, generation: u64, messages: Vec<C::In>) {
-    if messages.is_empty() {
-        return;
-    }
-    let count = messages.len();
-    let mut answers = Vec::new();
-    let mut others = Vec::new();
-    for message in messages {
-        match pool.connector.answers(&message) {
-            Some(id) => answers.push((id, message)),
-            None => others.push(message),
-        }
-    }
-    if slot.hear(&pool.inbox, generation, count, others) {
-        pool.board.answer(slot.id(), generation, answers);
-    } else {
-        pool.count_stale_inputs(slot.take_stale_inputs());
-    }
 }
 
 /// A panic of the connector ends the attempt or session, not the worker's entry.

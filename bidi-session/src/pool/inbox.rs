@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
 use crate::event::{Event, EventKind};
-use crate::pool::mailbox::Mailbox;
+use crate::pool::mailbox::{Left, Mailbox};
 use crate::pool::tally::Tally;
 use crate::worker::WorkerId;
 
@@ -67,16 +67,21 @@ impl<In> Inbox<In> {
     }
 
     /// Queues messages of a session; the caller has waited for room.
-    pub(crate) fn deliver(&self, mailbox: &Arc<Mailbox<In>>, generation: u64, messages: Vec<In>) {
+    ///
+    /// Those that nobody will take are left for the caller to drop.
+    pub(crate) fn deliver(
+        &self,
+        mailbox: &Arc<Mailbox<In>>,
+        generation: u64,
+        messages: &mut Vec<In>,
+    ) {
         if messages.is_empty() {
             return;
         }
-        match mailbox.deliver(generation, messages, || self.is_abandoned()) {
-            Ok(is_news) => self.list(mailbox, is_news),
-            Err(messages) => {
-                let count = messages.len() as u64;
-                self.tally.add(|counters| counters.discarded += count);
-            }
+        let is_news = mailbox.deliver(generation, messages, || self.is_abandoned());
+        self.list(mailbox, is_news);
+        if !messages.is_empty() {
+            self.count_discarded(messages.len());
         }
     }
 
@@ -86,20 +91,19 @@ impl<In> Inbox<In> {
         cx: &mut Context<'_>,
         batch: &mut VecDeque<Event<In>>,
     ) -> Poll<bool> {
-        if self.take(batch) {
-            return Poll::Ready(true);
-        }
-        {
+        let mailbox = {
             let mut state = self.lock();
-            if state.order.is_empty() {
+            let Some(mailbox) = state.order.pop_front() else {
                 if state.is_closed {
                     return Poll::Ready(false);
                 }
                 state.reader = Some(cx.waker().clone());
                 return Poll::Pending;
-            }
-        }
-        Poll::Ready(self.take(batch))
+            };
+            mailbox
+        };
+        self.take_from(mailbox, batch);
+        Poll::Ready(true)
     }
 
     /// Takes events of the next worker in turn, if there are any.
@@ -107,12 +111,17 @@ impl<In> Inbox<In> {
         let Some(mailbox) = self.lock().order.pop_front() else {
             return false;
         };
-        if mailbox.take(QUANTUM, batch) {
-            self.lock().order.push_back(mailbox);
-        } else {
-            self.forget_unused(&mailbox);
-        }
+        self.take_from(mailbox, batch);
         true
+    }
+
+    fn take_from(&self, mailbox: Arc<Mailbox<In>>, batch: &mut VecDeque<Event<In>>) {
+        match mailbox.take(QUANTUM, batch) {
+            Left::More => self.lock().order.push_back(mailbox),
+            // Its `Removed` will bring it here again.
+            Left::Nothing => {}
+            Left::Unused => self.forget_unused(&mailbox),
+        }
     }
 
     /// Nothing more will be told.

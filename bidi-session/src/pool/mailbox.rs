@@ -41,6 +41,17 @@ struct Mail<In> {
     is_used: bool,
 }
 
+/// What is left in a mailbox from which events were taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Left {
+    /// More events.
+    More,
+    /// Nothing, and an entry of the pool may tell more.
+    Nothing,
+    /// Nothing, and no entry tells more.
+    Unused,
+}
+
 // ===== impl Mailbox =====
 
 impl<In> Mailbox<In> {
@@ -91,30 +102,35 @@ impl<In> Mailbox<In> {
         mail.list()
     }
 
-    /// Queues messages, or gives them back where nobody will take them.
+    /// Queues messages, or leaves them where nobody will take them; says whether the
+    /// mailbox is to be listed.
     pub(crate) fn deliver(
         &self,
         generation: u64,
-        messages: Vec<In>,
+        messages: &mut Vec<In>,
         is_abandoned: impl Fn() -> bool,
-    ) -> Result<bool, Vec<In>> {
+    ) -> bool {
         let mut mail = self.lock();
         if is_abandoned() {
-            return Err(messages);
+            return false;
         }
         mail.messages += messages.len();
-        let events = messages.into_iter().map(EventKind::Message);
+        let events = messages.drain(..).map(EventKind::Message);
         mail.events.extend(events.map(|kind| (generation, kind)));
-        Ok(mail.list())
+        mail.list()
     }
 
-    /// Waits for room; only the worker's task waits.
-    pub(crate) async fn room(&self) -> usize {
+    /// Returns how many messages find room; only the worker's task adds any.
+    pub(crate) fn room(&self) -> usize {
+        self.limit.saturating_sub(self.lock().messages)
+    }
+
+    /// Waits until there is room; only the worker's task waits.
+    pub(crate) async fn has_room(&self) {
         loop {
             let has_room = self.has_room.notified();
-            let messages = self.lock().messages;
-            if messages < self.limit {
-                return self.limit - messages;
+            if self.room() > 0 {
+                return;
             }
             has_room.await;
         }
@@ -133,8 +149,8 @@ impl<In> Mailbox<In> {
         (self.limit.saturating_add(MAX_BEYOND)).saturating_sub(mail.messages)
     }
 
-    /// Moves up to `count` events to the batch; says whether more are left.
-    pub(crate) fn take(&self, count: usize, batch: &mut VecDeque<Event<In>>) -> bool {
+    /// Moves up to `count` events to the batch; says what is left.
+    pub(crate) fn take(&self, count: usize, batch: &mut VecDeque<Event<In>>) -> Left {
         let mut mail = self.lock();
         let count = count.min(mail.events.len());
         let mut messages = 0;
@@ -148,10 +164,16 @@ impl<In> Mailbox<In> {
         }
         mail.messages -= messages;
         mail.is_listed = !mail.events.is_empty();
-        let is_left = mail.is_listed;
+        let left = match (mail.is_listed, mail.is_used) {
+            (true, _) => Left::More,
+            (false, true) => Left::Nothing,
+            (false, false) => Left::Unused,
+        };
         drop(mail);
-        self.has_room.notify_one();
-        is_left
+        if messages > 0 {
+            self.has_room.notify_one();
+        }
+        left
     }
 
     /// Drops everything and returns how many messages that were.

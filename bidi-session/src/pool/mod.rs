@@ -7,6 +7,7 @@ mod inbox;
 mod inject;
 mod log;
 mod mailbox;
+mod reader;
 mod ready;
 mod send;
 mod shared;

@@ -73,16 +73,11 @@ impl<C: Connector> Pool<C> {
     }
 
     fn outbox(&self, worker: &str) -> Result<OutboxSender<C::Out>, SendErrorKind> {
-        let Some(slot) = self.shared().slot(worker) else {
-            let is_closed = self.shared().is_closed();
-            return Err(if is_closed {
-                SendErrorKind::Closed
-            } else {
-                SendErrorKind::Unknown
-            });
-        };
-        let session = slot.session().ok_or(SendErrorKind::NotConnected)?;
-        Ok(session.1)
+        match self.shared().session(worker) {
+            Some(session) => Ok(session.ok_or(SendErrorKind::NotConnected)?.1),
+            None if self.shared().is_closed() => Err(SendErrorKind::Closed),
+            None => Err(SendErrorKind::Unknown),
+        }
     }
 
     fn to_send_error<T>(

@@ -16,6 +16,7 @@ use crate::config::PoolConfig;
 use crate::connector::{Attempt, Connector};
 use crate::core::peer::{Input, Pace, Peer};
 use crate::event::DisconnectReason;
+use crate::outbox::OutboxSender;
 use crate::pool::board::Board;
 use crate::pool::driver::{self, Tenure};
 use crate::pool::inbox::Inbox;
@@ -40,6 +41,9 @@ pub(crate) struct Shared<C: Connector> {
     last_generation: AtomicU64,
     entries: RwLock<Entries<C>>,
 }
+
+/// The generation of a session, and its outbox.
+type Session<Out> = (u64, OutboxSender<Out>);
 
 struct Entries<C: Connector> {
     slots: HashMap<WorkerId, Arc<Slot<C>>>,
@@ -74,6 +78,13 @@ impl<C: Connector> Shared<C> {
 
     pub(crate) fn slot(&self, worker: &str) -> Option<Arc<Slot<C>>> {
         self.read().slots.get(worker).cloned()
+    }
+
+    /// Returns the generation and outbox of a worker's session, `Some(None)` where it has
+    /// none now.
+    pub(crate) fn session(&self, worker: &str) -> Option<Option<Session<C::Out>>> {
+        // Under the lock, which costs less than another handle on the entry.
+        Some(self.read().slots.get(worker)?.session())
     }
 
     pub(crate) fn is_closed(&self) -> bool {

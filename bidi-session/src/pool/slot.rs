@@ -237,13 +237,13 @@ impl<C: Connector> Slot<C> {
     }
 
     /// Queues messages of a session, `count` with the answers among them; `false`
-    /// when it is over.
+    /// when it is over. What nobody will take is left in `messages`.
     pub(crate) fn hear(
         &self,
         inbox: &Inbox<C::In>,
         generation: u64,
         count: usize,
-        messages: Vec<C::In>,
+        messages: &mut Vec<C::In>,
     ) -> bool {
         let mut link = self.lock();
         let is_live = link.peer.hear(generation, count);

@@ -123,10 +123,13 @@ impl<In> Rounds<In> {
         let Some(open) = self.open.get_mut(&id) else {
             return Err((self.history.classify(id, worker, generation), message));
         };
-        if let Some(stray) = open.asked.stray(worker, generation) {
-            return Err((stray, message));
+        match open.take(worker, generation) {
+            Ok(place) => {
+                *place = Some((worker.clone(), message));
+                Ok(open.missing == 0)
+            }
+            Err(stray) => Err((stray, message)),
         }
-        Ok(open.take(worker, message))
     }
 
     /// Fails a worker of an ended session in each round that still waits for it;
@@ -224,13 +227,20 @@ impl<In> Open<In> {
         }
     }
 
-    fn take(&mut self, worker: &WorkerId, message: In) -> bool {
-        if let Some(target) = self.asked.targets.get_mut(worker) {
-            target.status = Status::Answered;
-            self.answers[target.place] = Some((worker.clone(), message));
-            self.missing -= 1;
+    /// Notes an answer and returns its place.
+    fn take(
+        &mut self,
+        worker: &WorkerId,
+        generation: u64,
+    ) -> Result<&mut Option<(WorkerId, In)>, Stray> {
+        let target = self.asked.targets.get_mut(worker);
+        let target = target.ok_or(Stray::NotATarget)?;
+        if let Some(stray) = target.stray(generation) {
+            return Err(stray);
         }
-        self.missing == 0
+        target.status = Status::Answered;
+        self.missing -= 1;
+        Ok(&mut self.answers[target.place])
     }
 
     fn fail(
@@ -263,12 +273,7 @@ impl Asked {
     fn stray(&self, worker: &WorkerId, generation: u64) -> Option<Stray> {
         match self.targets.get(worker) {
             None => Some(Stray::NotATarget),
-            Some(target) if target.generation != generation => Some(Stray::OlderGeneration),
-            Some(target) => match target.status {
-                Status::Missing => None,
-                Status::Answered => Some(Stray::Duplicate),
-                Status::Failed => Some(Stray::Late),
-            },
+            Some(target) => target.stray(generation),
         }
     }
 
@@ -283,6 +288,21 @@ impl Asked {
             .into_iter()
             .map(|(worker, _)| worker.clone())
             .collect()
+    }
+}
+
+// ===== impl Target =====
+
+impl Target {
+    fn stray(&self, generation: u64) -> Option<Stray> {
+        if self.generation != generation {
+            return Some(Stray::OlderGeneration);
+        }
+        match self.status {
+            Status::Missing => None,
+            Status::Answered => Some(Stray::Duplicate),
+            Status::Failed => Some(Stray::Late),
+        }
     }
 }
 
