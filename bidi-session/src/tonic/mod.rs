@@ -5,17 +5,16 @@ mod connector;
 mod dial;
 mod failure;
 mod kill;
-mod link;
 mod metadata;
 mod pings;
 mod resolver;
-mod session;
+mod stream;
 
 use std::time::Duration;
 
-pub use acceptor::Acceptor;
-pub use connector::Tonic;
-pub use session::{Session, SessionOver, SessionSender, SessionStream, TrySendError};
+pub use self::connector::Tonic;
+pub use self::stream::SessionStream;
+pub use crate::acceptor::{Acceptor, Session, SessionOver, SessionSender, TrySendError};
 
 /// How often a silent connection is pinged; give it to the worker's server as well.
 pub const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);

@@ -132,7 +132,7 @@ where
             .await
             .map_err(|error| unreachable(describe(&error)))?;
         let mut request = Request::new(outbox);
-        metadata::write(hello(&attempt).to_fields(), request.metadata_mut());
+        metadata::write(Hello::of(&attempt).to_fields(), request.metadata_mut());
         let answer = timeout(HANDSHAKE_TIMEOUT, (self.call)(channel, request)).await;
         let answer = answer.map_err(|_| unreachable(silent()))?;
         let answer = answer.map_err(|status| {
@@ -209,17 +209,6 @@ impl<Out, In> fmt::Debug for Tonic<Out, In> {
 
 // ===== Handshake =====
 
-fn hello(attempt: &Attempt) -> Hello {
-    Hello {
-        scope: attempt.scope.clone(),
-        term: attempt.term,
-        pool: attempt.pool,
-        generation: attempt.generation,
-        worker: attempt.worker.as_str().to_owned(),
-        incarnation: attempt.incarnation,
-    }
-}
-
 /// Checks that the worker that is meant answered, and returns its incarnation.
 fn welcome(headers: &MetadataMap, attempt: &Attempt) -> Result<u64, OpenError> {
     let refuse = |text: String| Err(OpenError::new(OpenClass::Refused, shorten(text)));
@@ -232,18 +221,7 @@ fn welcome(headers: &MetadataMap, attempt: &Attempt) -> Result<u64, OpenError> {
         }
         Err(why) => return refuse(format!("the worker's handshake cannot be read: {why}")),
     };
-    if welcome.worker != attempt.worker.as_str() {
-        let actual = welcome.worker;
-        return refuse(Refusal::WrongWorker { actual }.to_string());
-    }
-    let actual = welcome.incarnation;
-    if attempt
-        .incarnation
-        .is_some_and(|expected| expected != actual)
-    {
-        return refuse(Refusal::WrongIncarnation { actual }.to_string());
-    }
-    Ok(actual)
+    welcome.check(attempt)
 }
 
 /// Says what a failed call means for the next attempt.
@@ -258,12 +236,7 @@ fn refused(status: &Status, term: u64) -> OpenError {
         };
         return OpenError::new(class, status_text(status));
     };
-    let class = match &refusal {
-        Refusal::LowerTerm { highest } if *highest > term => OpenClass::HigherTerm(*highest),
-        // Heals by itself within moments, and the next attempt has a higher generation.
-        Refusal::StaleGeneration | Refusal::TermTaken => OpenClass::Unreachable,
-        _ => OpenClass::Refused,
-    };
+    let class = refusal.class(term);
     OpenError::new(class, shorten(refusal.to_string()))
 }
 

@@ -5,8 +5,8 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 
-use ::tonic::{Status, Streaming};
 use futures_core::Stream;
+use futures_util::StreamExt;
 use tokio_util::sync::CancellationToken;
 
 use crate::outbox::{Outbox, OutboxSender, Room, outbox};
@@ -16,7 +16,7 @@ const OUTBOX_LEN: usize = 256;
 
 /// Why a session is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ending {
+pub(crate) enum Ending {
     /// The handler returned: what is queued still goes out.
     Returned,
     /// The handler was aborted or panicked.
@@ -44,20 +44,22 @@ pub(super) struct Link<Out> {
 }
 
 /// The way from the controller; empty once the session is over.
-pub(super) struct Inbound<In>(Mutex<Option<Streaming<In>>>);
+pub(super) struct Inbound<In>(Mutex<Option<Requests<In>>>);
+
+/// Messages of the controller; `None` for the end by an error.
+type Requests<In> = Pin<Box<dyn Stream<Item = Option<In>> + Send>>;
 
 // ===== impl Ending =====
 
-impl Ending {
-    /// Returns the status at the end of the stream; `None` for a clean end.
-    pub(super) fn status(self) -> Option<Status> {
-        match self {
-            Self::Returned => None,
-            Self::HandlerGone => Some(Status::internal("the worker's handler ended abnormally")),
-            Self::ControllerGone => Some(Status::cancelled("the controller is gone")),
-            Self::Superseded => Some(Status::aborted("a newer session took over")),
-            Self::Closed => Some(Status::unavailable("the worker's acceptor was closed")),
-        }
+impl fmt::Display for Ending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Returned => "the worker's handler returned",
+            Self::HandlerGone => "the worker's handler ended abnormally",
+            Self::ControllerGone => "the controller is gone",
+            Self::Superseded => "a newer session took over",
+            Self::Closed => "the worker's acceptor was closed",
+        })
     }
 }
 
@@ -139,18 +141,23 @@ impl<Out> fmt::Debug for Link<Out> {
 // ===== impl Inbound =====
 
 impl<In> Inbound<In> {
-    pub(super) fn new(stream: Streaming<In>) -> Self {
-        Self(Mutex::new(Some(stream)))
+    pub(super) fn new<E: 'static>(
+        requests: impl Stream<Item = Result<In, E>> + Send + 'static,
+    ) -> Self
+    where
+        In: 'static,
+    {
+        Self(Mutex::new(Some(Box::pin(requests.map(Result::ok)))))
     }
 
     /// Returns the next message; an error of the stream is its end.
     pub(super) fn poll_next(&self, cx: &mut Context<'_>) -> Poll<Option<In>> {
         let mut stream = self.lock();
         let next = match stream.as_mut() {
-            Some(stream) => Pin::new(stream).poll_next(cx),
+            Some(stream) => stream.as_mut().poll_next(cx),
             None => Poll::Ready(None),
         };
-        next.map(|message| message.and_then(Result::ok))
+        next.map(Option::flatten)
     }
 
     /// Drops the stream, whoever still holds the session.
@@ -160,7 +167,7 @@ impl<In> Inbound<In> {
         drop(stream);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Streaming<In>>> {
+    fn lock(&self) -> MutexGuard<'_, Option<Requests<In>>> {
         // The stream is only polled under the lock; a panic there ends the handler.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
