@@ -29,6 +29,12 @@ impl<Out> Replies<Out> {
             is_done: false,
         }
     }
+
+    /// Returns how many messages are queued.
+    #[cfg(feature = "test-util")]
+    pub(crate) fn len(&self) -> usize {
+        self.outbox.len()
+    }
 }
 
 impl<Out> Stream for Replies<Out> {

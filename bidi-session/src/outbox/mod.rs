@@ -105,6 +105,12 @@ pub(crate) fn outbox<Out>(limit: Room) -> (OutboxSender<Out>, Outbox<Out>) {
 // ===== impl Outbox =====
 
 impl<Out> Outbox<Out> {
+    /// Returns how many messages are queued.
+    #[cfg(feature = "test-util")]
+    pub(crate) fn len(&self) -> usize {
+        self.batch.len() + self.shared.lock().items.len()
+    }
+
     fn take(&mut self) -> Option<Out> {
         let (item, bytes) = self.batch.pop_front()?;
         self.spent.count += 1;
@@ -216,7 +222,7 @@ impl<Out> OutboxSender<Out> {
     }
 
     /// Takes no further message; the stream ends after what is queued.
-    #[cfg(feature = "tonic")]
+    #[cfg(any(feature = "tonic", feature = "test-util"))]
     pub(crate) fn finish(&self) {
         let mut queue = self.shared.lock();
         queue.is_finished = true;
