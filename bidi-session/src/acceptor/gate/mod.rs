@@ -187,4 +187,6 @@ impl Gate {
 }
 
 #[cfg(test)]
+mod model;
+#[cfg(test)]
 mod tests;

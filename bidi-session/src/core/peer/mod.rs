@@ -259,4 +259,6 @@ impl Peer {
 }
 
 #[cfg(test)]
+mod model;
+#[cfg(test)]
 mod tests;

@@ -287,4 +287,6 @@ impl Asked {
 }
 
 #[cfg(test)]
+mod model;
+#[cfg(test)]
 mod tests;
