@@ -9,4 +9,7 @@
 )]
 
 mod broken_line;
+mod disordered_events;
+mod grammar;
+mod random_run;
 mod rig;

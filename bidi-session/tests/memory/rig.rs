@@ -33,6 +33,11 @@ pub(crate) fn millis(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
+/// Whether the long versions run.
+pub(crate) fn is_soak() -> bool {
+    std::env::var("SOAK").is_ok_and(|value| value == "1")
+}
+
 /// Answers each message with itself.
 pub(crate) async fn echo(mut session: WorkerSession) {
     while let Some(word) = session.recv().await {
