@@ -9,7 +9,14 @@
 )]
 
 mod broken_line;
+mod cancelled_future;
+mod crossed_message;
 mod disordered_events;
 mod grammar;
+mod half_round;
+mod leaked_task;
+mod overlapping_takeover;
 mod random_run;
 mod rig;
+mod slow_insert;
+mod stalled_owner;
