@@ -25,6 +25,8 @@ pub(super) struct Lane<S: Stream> {
     // What was sent and arrives later, with its time.
     flight: VecDeque<(Duration, S::Item)>,
     is_ended: bool,
+    // The reader's own end of the connection is over.
+    is_left: bool,
     timer: Option<(Duration, Timer)>,
     reader: Option<Waker>,
     // When the reader got a message, while there were faults.
@@ -35,6 +37,8 @@ pub(super) struct Lane<S: Stream> {
 pub(super) enum Found<T> {
     Message(T),
     End,
+    /// The reader's own end of the connection is over.
+    Over,
     /// This message resets the connection.
     Reset,
 }
@@ -50,6 +54,7 @@ impl<S: Stream + Unpin> Lane<S> {
             source: None,
             flight: VecDeque::new(),
             is_ended: false,
+            is_left: false,
             timer: None,
             reader: None,
             heard: Duration::ZERO,
@@ -85,6 +90,12 @@ impl<S: Stream + Unpin> Lane<S> {
         self.reader.take()
     }
 
+    /// Gives the reader nothing but its end from here on; returns who waits.
+    pub(super) fn leave(&mut self) -> Option<Waker> {
+        self.is_left = true;
+        self.reader.take()
+    }
+
     /// Notes who waits; whatever concerns the reader wakes it.
     pub(super) fn listen(&mut self, cx: &Context<'_>) {
         match &mut self.reader {
@@ -96,6 +107,9 @@ impl<S: Stream + Unpin> Lane<S> {
     /// Returns the next message as soon as it arrives.
     pub(super) fn poll(&mut self, line: &Line, cx: &mut Context<'_>) -> Poll<Found<S::Item>> {
         self.listen(cx);
+        if self.is_left {
+            return Poll::Ready(Found::Over);
+        }
         if !line.is_faulty() && self.flight.is_empty() && !self.is_ended {
             return match &mut self.source {
                 Some(source) => Pin::new(source).poll_next(cx).map(|next| match next {

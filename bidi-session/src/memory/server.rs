@@ -62,14 +62,9 @@ impl<Out: Send + 'static, In: Send + 'static> Server<Out, In> {
         tell: oneshot::Sender<Answer>,
     ) {
         let (killed, runtime) = (self.killed.clone(), self.runtime.clone());
-        runtime.spawn(Watch(wire.clone()).run(killed.clone()));
-        runtime.spawn(async move {
-            tokio::select! {
-                biased;
-                () = killed.cancelled() => {}
-                () = self.serve(wire, hello, tell) => {}
-            }
-        });
+        let watch = Watch(wire.clone());
+        let work = runtime.spawn(async move { self.serve(wire, hello, tell).await });
+        runtime.spawn(watch.run(killed, work));
     }
 
     async fn serve(&self, wire: Arc<Wire<Out, In>>, hello: Fields, tell: oneshot::Sender<Answer>) {

@@ -5,6 +5,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tokio::sync::Notify;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::lane::{Found, Lane};
@@ -122,19 +123,17 @@ impl<Out, In> Wire<Out, In> {
 
     /// Returns the worker's next message; its end may come with a reason.
     pub(super) fn poll_pool(&self, cx: &mut Context<'_>) -> Poll<Result<Option<In>, Failure>> {
-        let mut lane = lock(&self.to_pool);
-        lane.listen(cx);
-        if let Some(why) = self.end_of(Side::Pool) {
-            return Poll::Ready(Err(Failure::new(why.text(self.keepalive))));
-        }
-        let Poll::Ready(found) = lane.poll(&self.line, cx) else {
+        let Poll::Ready(found) = lock(&self.to_pool).poll(&self.line, cx) else {
             return Poll::Pending;
         };
-        drop(lane);
         Poll::Ready(match found {
             Found::Message(Ok(message)) => Ok(Some(message)),
             Found::Message(Err(ending)) => Err(failure(ending)),
             Found::End => Ok(None),
+            Found::Over => {
+                let why = self.end_of(Side::Pool).unwrap_or(Why::Left);
+                Err(Failure::new(why.text(self.keepalive)))
+            }
             Found::Reset => {
                 self.reset();
                 Err(Failure::new(Why::Reset.text(self.keepalive)))
@@ -147,7 +146,7 @@ impl<Out, In> Wire<Out, In> {
         let found = lock(&self.to_worker).poll(&self.line, cx);
         found.map(|found| match found {
             Found::Message(message) => Some(message),
-            Found::End => None,
+            Found::End | Found::Over => None,
             Found::Reset => {
                 self.reset();
                 None
@@ -178,7 +177,7 @@ impl<Out, In> Wire<Out, In> {
             Side::Pool => {
                 let stopped = lock(&self.to_worker).stop();
                 drop(stopped);
-                let reader = lock(&self.to_pool).take_reader();
+                let reader = lock(&self.to_pool).leave();
                 wake(reader);
             }
             Side::Worker => {
@@ -283,15 +282,19 @@ impl<Out, In> Wire<Out, In> {
 // ===== impl Watch =====
 
 impl<Out, In> Watch<Out, In> {
-    /// Tends the connection until both ends are over.
-    pub(super) async fn run(self, killed: CancellationToken) {
+    /// Tends the connection until both ends are over and the worker's work is done,
+    /// which a kill ends at once.
+    pub(super) async fn run(self, killed: CancellationToken, mut work: JoinHandle<()>) {
         let wire = &self.0;
         loop {
             // Listens before it looks, so that a change in between is seen.
             let changed = wire.line.changed();
             let is_killed = killed.is_cancelled();
+            if is_killed {
+                work.abort();
+            }
             let Some(due) = wire.look(is_killed) else {
-                return;
+                break;
             };
             tokio::select! {
                 biased;
@@ -300,6 +303,12 @@ impl<Out, In> Watch<Out, In> {
                 () = wire.changed.notified() => {}
                 () = wire.clock.sleep_until(due) => {}
             }
+        }
+        // A handler may wind up beyond the end of its session.
+        tokio::select! {
+            biased;
+            () = killed.cancelled() => work.abort(),
+            _ = &mut work => {}
         }
     }
 }

@@ -10,6 +10,7 @@
 
 mod broken_line;
 mod cancelled_future;
+mod costly_thousands;
 mod crossed_message;
 mod disordered_events;
 mod grammar;

@@ -101,6 +101,6 @@ async fn a_flood_delays_99_others_by_a_turn_of_each() {
         start.elapsed()
     );
     // A turn of the flood has 16 events, and the owner may hold a batch of each.
-    assert!(floods > 10_000, "{floods}: that is no flood");
+    assert!(floods > 2_000, "{floods}: that is no flood");
     assert!(p99 <= 99 + 32, "{p99}");
 }
