@@ -6,6 +6,7 @@ use std::time::Duration;
 use tokio::sync::Semaphore;
 
 use crate::error::ConfigError;
+use crate::policy::BackoffPolicy;
 
 /// Longest scope, bytes.
 pub(crate) const MAX_SCOPE_BYTES: usize = 128;
@@ -33,6 +34,8 @@ pub struct PoolConfig {
     pub backoff_base: Duration,
     /// Longest delay after a failed attempt; default 5 s.
     pub backoff_cap: Duration,
+    /// Delays after failed attempts in place of base, cap and jitter; none by default.
+    pub backoff_policy: Option<BackoffPolicy>,
     /// Delay after a refused attempt; default 10 s.
     pub blocked_retry: Duration,
     /// A session that lived this long, or brought a message, was healthy: the next
@@ -65,6 +68,7 @@ impl PoolConfig {
             attempt_timeout: Duration::from_secs(10),
             backoff_base: Duration::from_millis(100),
             backoff_cap: Duration::from_secs(5),
+            backoff_policy: None,
             blocked_retry: Duration::from_secs(10),
             stable_after: Duration::from_secs(5),
             dial_limit: DialLimit::new(64),
@@ -106,6 +110,16 @@ impl PoolConfig {
     pub fn with_backoff(mut self, base: Duration, cap: Duration) -> Self {
         self.backoff_base = base;
         self.backoff_cap = cap;
+        self
+    }
+
+    /// Sets the delays after failed attempts, in place of the doubling ones with jitter.
+    ///
+    /// Refused attempts still rest for `blocked_retry`, and attempts of one worker start
+    /// at least 100 ms apart.
+    #[must_use]
+    pub fn with_backoff_policy(mut self, policy: BackoffPolicy) -> Self {
+        self.backoff_policy = Some(policy);
         self
     }
 

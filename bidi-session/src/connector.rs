@@ -9,6 +9,9 @@ use futures_core::Stream;
 use crate::outbox::Outbox;
 use crate::worker::WorkerId;
 
+/// Longest text that is told, bytes.
+const MAX_TEXT_BYTES: usize = 300;
+
 /// How a pool reaches its workers: one implementation per transport.
 ///
 /// The pool calls [`open`](Self::open) anew for each attempt, bounds it by its own
@@ -31,14 +34,30 @@ pub trait Connector: Clone + Send + Sync + 'static {
     /// Returns the size of a message as it counts against the outbox, bytes.
     fn size(&self, message: &Self::Out) -> usize;
 
+    /// Returns the size of the largest message that can be sent, bytes; by default only
+    /// the outbox bounds it. A larger one is refused before it is queued.
+    fn max_size(&self) -> usize {
+        usize::MAX
+    }
+
+    /// Returns the first messages of a stream, ahead of all others; by default none.
+    ///
+    /// Called once for each stream, before it opens, so a stream that the worker then
+    /// refuses has called it too. It must not block. A panic, and messages that do not
+    /// fit the outbox, are a failed attempt.
+    fn greeting(&self, attempt: &Attempt) -> Vec<Self::Out> {
+        let _ = attempt;
+        Vec::new()
+    }
+
     /// Returns the round that a message answers, or `None` for one that answers none.
     fn answers(&self, message: &Self::In) -> Option<u64>;
 
     /// Opens one stream: name look-up, connection, handshake.
     ///
-    /// The outbox is the request stream. Dropping it ends the session one second later,
-    /// at the latest, whether or not the worker still sends. A panic counts as a failed
-    /// attempt.
+    /// The outbox is the request stream, and the greeting is in it. Dropping it ends the
+    /// session one second later, at the latest, whether or not the worker still sends. A
+    /// panic counts as a failed attempt.
     fn open(
         &self,
         target: Self::Target,
@@ -92,19 +111,31 @@ impl<In> Opened<In> {
 }
 
 impl OpenError {
-    /// Says why an attempt failed and what the pool does about it.
+    /// Says why an attempt failed and what the pool does about it; a text above 300
+    /// bytes is cut.
     pub fn new(class: OpenClass, text: impl Into<String>) -> Self {
         Self {
             class,
-            text: text.into(),
+            text: shorten(text.into()),
         }
     }
 }
 
 impl Failure {
-    /// Says why an open stream ended.
+    /// Says why an open stream ended, in a text that is cut above 300 bytes; the kind is
+    /// [`FailureKind::Other`].
     pub fn new(text: impl Into<String>) -> Self {
-        Self { text: text.into() }
+        Self {
+            kind: FailureKind::Other,
+            text: shorten(text.into()),
+        }
+    }
+
+    /// Sets what the reason is to a program.
+    #[must_use]
+    pub fn with_kind(mut self, kind: FailureKind) -> Self {
+        self.kind = kind;
+        self
     }
 }
 
@@ -142,8 +173,54 @@ pub enum OpenClass {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Failure {
+    /// What the reason is to a program.
+    pub kind: FailureKind,
     /// The reason, as text, at most some hundred bytes.
     pub text: String,
+}
+
+/// What the end of a stream means to a program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum FailureKind {
+    /// The connection broke, or the worker ended the stream: a new session may do.
+    Other,
+    /// A message was above the limit of the side that reads it. A repetition ends the
+    /// next session as well: send less at a time, or raise that limit.
+    TooLarge {
+        /// Who sent it.
+        direction: Direction,
+        /// Its size, bytes.
+        size: usize,
+        /// The limit of the side that refused it, bytes.
+        limit: usize,
+    },
+    /// A message could not be decoded: both sides speak different methods or versions.
+    Undecodable {
+        /// Who sent it.
+        direction: Direction,
+    },
+}
+
+/// The way of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Direction {
+    /// From the pool.
+    ToWorker,
+    /// To the pool.
+    FromWorker,
+}
+
+// ===== impl Direction =====
+
+impl fmt::Display for Direction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::ToWorker => "to the worker",
+            Self::FromWorker => "from the worker",
+        })
+    }
 }
 
 impl fmt::Display for OpenError {
@@ -161,3 +238,41 @@ impl fmt::Display for Failure {
 }
 
 impl std::error::Error for Failure {}
+
+/// Bounds a text, and keeps it on one line: it may be a peer's.
+fn shorten(mut text: String) -> String {
+    if text.contains(char::is_control) {
+        text = text.replace(char::is_control, " ");
+    }
+    if text.len() > MAX_TEXT_BYTES {
+        let mut end = MAX_TEXT_BYTES;
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        text.truncate(end);
+        text.shrink_to_fit();
+        text.push_str("...");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_text_is_bounded_and_stays_text() {
+        let failure = Failure::new("ä".repeat(1000));
+        assert_eq!(failure.text.len(), MAX_TEXT_BYTES + 3);
+        let error = OpenError::new(OpenClass::Refused, "ä".repeat(1000));
+        assert_eq!(error.text, failure.text);
+        let exact = "a".repeat(MAX_TEXT_BYTES);
+        assert_eq!(Failure::new(exact.clone()).text, exact);
+    }
+
+    #[test]
+    fn a_peer_cannot_write_lines_of_its_own() {
+        let failure = Failure::new("bye\r\nERROR all is lost\u{1b}[2J");
+        assert_eq!(failure.text, "bye  ERROR all is lost [2J");
+    }
+}

@@ -12,6 +12,8 @@ use crate::worker::WorkerId;
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct SendError<T> {
+    /// To whom.
+    pub worker: WorkerId,
     /// What to do about it.
     pub kind: SendErrorKind,
     /// The message that was not queued.
@@ -28,8 +30,14 @@ pub enum SendErrorKind {
     NotConnected,
     /// The session's outbox is full: the worker is slow. Wait for room.
     Full,
-    /// The message is larger than a whole outbox. It can never be sent.
-    TooLarge,
+    /// The message can never be sent: it is larger than the largest that the transport
+    /// sends, or than a whole outbox. The session stays up.
+    TooLarge {
+        /// Its size, bytes.
+        size: usize,
+        /// The lower of the two limits, bytes.
+        limit: usize,
+    },
     /// The pool is closed.
     Closed,
 }
@@ -92,6 +100,7 @@ pub struct ConfigError {
 impl<T> fmt::Debug for SendError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SendError")
+            .field("worker", &self.worker)
             .field("kind", &self.kind)
             .finish_non_exhaustive()
     }
@@ -99,7 +108,7 @@ impl<T> fmt::Debug for SendError<T> {
 
 impl<T> fmt::Display for SendError<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "message not queued: {}", self.kind)
+        write!(f, "message to {} not queued: {}", self.worker, self.kind)
     }
 }
 
@@ -109,13 +118,15 @@ impl<T> Error for SendError<T> {}
 
 impl fmt::Display for SendErrorKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Unknown => "unknown worker",
-            Self::NotConnected => "no session",
-            Self::Full => "the outbox is full",
-            Self::TooLarge => "the message is larger than the outbox",
-            Self::Closed => "the pool is closed",
-        })
+        match self {
+            Self::Unknown => f.write_str("unknown worker"),
+            Self::NotConnected => f.write_str("no session"),
+            Self::Full => f.write_str("the outbox is full"),
+            Self::TooLarge { size, limit } => {
+                write!(f, "{size} bytes, more than the limit of {limit}")
+            }
+            Self::Closed => f.write_str("the pool is closed"),
+        }
     }
 }
 

@@ -10,6 +10,9 @@
 //! as long as it leads: a pool is born with one, and workers refuse a lower one than
 //! they have seen. The *generation* counts the streams of a pool: each session has its
 //! own. The *incarnation* is the worker's, for one life of its process.
+//!
+//! The README says what happens on each end, and lists the features; the names of the
+//! metrics are in `docs/metrics.md`.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![warn(missing_docs, clippy::exhaustive_enums, clippy::exhaustive_structs)]
 
@@ -21,7 +24,9 @@ mod error;
 mod event;
 #[cfg(any(feature = "tonic", feature = "test-util"))]
 mod handshake;
+mod meters;
 mod outbox;
+mod policy;
 mod pool;
 mod state;
 mod worker;
@@ -36,10 +41,13 @@ pub mod memory;
 pub mod tonic;
 
 pub use config::{DialLimit, PoolConfig};
-pub use connector::{Attempt, Connector, Failure, OpenClass, OpenError, Opened};
+pub use connector::{
+    Attempt, Connector, Direction, Failure, FailureKind, OpenClass, OpenError, Opened,
+};
 pub use error::{ConfigError, InjectError, NotReady, RoundError, SendError, SendErrorKind};
 pub use event::{Counters, DisconnectReason, Event, EventKind};
 pub use outbox::Outbox;
+pub use policy::BackoffPolicy;
 pub use pool::{Events, Pool, Round};
 pub use state::{Phase, WorkerState};
 pub use worker::WorkerId;

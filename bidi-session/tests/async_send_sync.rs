@@ -3,9 +3,9 @@
 mod double;
 
 use bidi_session::{
-    Attempt, ConfigError, Counters, DialLimit, DisconnectReason, Event, EventKind, Events, Failure,
-    InjectError, NotReady, OpenError, Opened, Outbox, Phase, Pool, PoolConfig, Round, RoundError,
-    SendError, SendErrorKind, WorkerId, WorkerState,
+    Attempt, BackoffPolicy, ConfigError, Counters, DialLimit, Direction, DisconnectReason, Event,
+    EventKind, Events, Failure, FailureKind, InjectError, NotReady, OpenError, Opened, Outbox,
+    Phase, Pool, PoolConfig, Round, RoundError, SendError, SendErrorKind, WorkerId, WorkerState,
 };
 
 use double::{Double, LONG, Order, Word};
@@ -23,6 +23,7 @@ const _: () = {
     shared::<Outbox<Order>>();
     sent::<Opened<Word>>();
     shared::<(Attempt, OpenError, Failure, DisconnectReason, Counters)>();
+    shared::<(BackoffPolicy, FailureKind, Direction)>();
     shared::<(PoolConfig, DialLimit, ConfigError, WorkerId)>();
     shared::<(WorkerState, Phase, NotReady, InjectError, RoundError)>();
     shared::<(SendError<Order>, SendErrorKind)>();
@@ -48,7 +49,8 @@ async fn public_futures_are_send_and_borrow_what_they_are_given() {
 mod over_tonic {
     use bidi_session::Pool;
     use bidi_session::tonic::{
-        Acceptor, Session, SessionOver, SessionSender, SessionStream, Tonic, TrySendError,
+        Acceptor, Handshake, Session, SessionOver, SessionSender, SessionStream, Tonic,
+        TrySendError,
     };
 
     use super::{sent_future, shared};
@@ -56,7 +58,13 @@ mod over_tonic {
     const _: () = {
         shared::<(Acceptor, Tonic<u8, u16>, Pool<Tonic<u8, u16>>)>();
         shared::<(Session<u8, u16>, SessionSender<u16>, SessionStream<u16>)>();
+        shared::<Handshake>();
         shared::<(SessionOver<u16>, TrySendError<u16>)>();
+        #[cfg(feature = "test-util")]
+        shared::<(
+            bidi_session::tonic::FaultProxy,
+            bidi_session::tonic::ProxyCounts,
+        )>();
     };
 
     // Never called: that it compiles is the claim.

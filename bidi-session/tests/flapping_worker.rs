@@ -2,9 +2,10 @@
 
 mod double;
 
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use bidi_session::{OpenClass, Phase, PoolConfig};
+use bidi_session::{BackoffPolicy, OpenClass, Phase, Pool, PoolConfig};
 
 use double::{Act, Double, LONG, Word};
 
@@ -171,4 +172,27 @@ fn settings_out_of_range_are_named() {
         "outbox_bytes is zero"
     );
     assert_eq!(text(config.with_inbox(0)), "inbox_len is zero");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_policy_of_the_owner_s_sets_the_delays() {
+    let double = Double::default();
+    let own = Arc::new(OnceLock::<Pool<Double>>::new());
+    let asked = own.clone();
+    let policy = BackoffPolicy::new(move |failures| {
+        // The pool may be asked, whoever runs this.
+        let state = asked.get().unwrap().state("a").unwrap();
+        assert_ne!(failures, 2, "the test asked for it");
+        Duration::from_secs(60) * (state.attempts + 1)
+    });
+    let (pool, _events) = double.pool_with(PoolConfig::new(1).with_backoff_policy(policy));
+    own.set(pool.clone()).unwrap();
+    let puppet = double.puppet("a");
+    puppet.set(Act::Fail(OpenClass::Unreachable));
+    pool.insert("a", "a".to_owned());
+    // At 0, 60 and 180 s, after a panic by default within 400 ms, and 240 s later.
+    for (seconds, attempts) in [(59, 1), (2, 2), (120, 4), (239, 4), (2, 5)] {
+        tokio::time::sleep(Duration::from_secs(seconds)).await;
+        assert_eq!(puppet.attempts(), attempts, "{seconds} s later");
+    }
 }

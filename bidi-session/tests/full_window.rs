@@ -4,66 +4,16 @@
 mod real;
 
 use bidi_session::tonic::Acceptor;
-use bidi_session::{EventKind, PoolConfig, SendErrorKind};
+use bidi_session::{EventKind, PoolConfig};
 
 use real::{
     AT_ONCE, Host, LONG, Node, Reply, WorkerSession, barrier, command, connected, disconnected,
-    next, note, pool, pool_with, reply, soon, within,
+    next, note, pool, pool_with, soon, within,
 };
 
 /// Larger than the windows of stream and connection together.
 const FLOOD: usize = 200;
 static BIG: [u8; 64 * 1024] = [7; 64 * 1024];
-
-#[tokio::test]
-async fn both_sides_may_write_before_they_read() {
-    let node = Node::new(
-        Acceptor::new("w1", 1, 0),
-        |mut session: WorkerSession| async move {
-            for index in 0..100_u32 {
-                session.send(note(index.to_string())).await.unwrap();
-            }
-            let mut expected = 0_u32;
-            while let Some(command) = session.recv().await {
-                if command.epoch > 0 {
-                    session.send(reply(command.epoch)).await.unwrap();
-                    continue;
-                }
-                assert_eq!(command.body[..4], expected.to_be_bytes(), "in order");
-                expected += 1;
-            }
-        },
-    );
-    let host = Host::start(node);
-    let config = PoolConfig::new(1).with_outbox(4, 1024 * 1024);
-    let (pool, mut events) = pool_with(config);
-    pool.insert("w1", host.endpoint());
-    connected(&mut events).await;
-    let mut full = 0;
-    // 10 MiB without a read of the owner's events.
-    for index in 0..160_u32 {
-        let mut body = BIG.to_vec();
-        body[..4].copy_from_slice(&index.to_be_bytes());
-        if let Err(error) = pool.try_send("w1", command(body)) {
-            assert_eq!(error.kind, SendErrorKind::Full);
-            full += 1;
-            soon(pool.send("w1", error.message)).await.unwrap();
-        }
-    }
-    assert!(full > 0);
-    for index in 0..100_u32 {
-        let event = next(&mut events).await;
-        assert_eq!(event.kind, EventKind::Message(note(index.to_string())));
-    }
-    let round = loop {
-        match pool.inject(1, ["w1"], |_| barrier(1)) {
-            Ok(round) => break round,
-            Err(_) => tokio::task::yield_now().await,
-        }
-    };
-    soon(round.collect(LONG)).await.unwrap();
-    println!("CASE S09 fault={full}");
-}
 
 #[tokio::test]
 async fn a_worker_that_does_not_read_learns_of_the_end_all_the_same() {

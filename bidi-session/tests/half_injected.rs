@@ -81,7 +81,14 @@ async fn a_refused_message_comes_back() {
     let cases = [
         ("who", 1, SendErrorKind::Unknown),
         ("hangs", 1, SendErrorKind::NotConnected),
-        ("a", 1001, SendErrorKind::TooLarge),
+        (
+            "a",
+            1001,
+            SendErrorKind::TooLarge {
+                size: 1001,
+                limit: 1000,
+            },
+        ),
     ];
     for (worker, bytes, kind) in cases {
         let error = pool.try_send(worker, message(bytes)).unwrap_err();

@@ -1,54 +1,20 @@
-//! Names that resolve late, to another address, to the wrong worker or not at all.
+//! Names whose look-up hangs, and the look-up of the system.
 #![cfg(feature = "tonic")]
 #![expect(clippy::unwrap_used, reason = "a failure is the test's")]
 
 mod real;
 
-use std::io;
-use std::net::{IpAddr, SocketAddr};
 use std::process::Command as Process;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, mpsc};
+use std::sync::{Mutex, mpsc};
 use std::time::Duration;
 
 use bidi_session::{EventKind, Phase, Pool, PoolConfig};
-use tokio::time::Instant;
 use tonic::transport::Endpoint;
 
-use real::{
-    AT_ONCE, Connect, Host, Node, command, connect, connected, disconnected, failed_attempt, next,
-    note, soon, within,
-};
+use real::{AT_ONCE, Host, Node, command, connect, failed_attempt, next, note, soon, within};
 
 /// Set in the child process that has a mount namespace of its own.
 const INSIDE: &str = "BIDI_SESSION_TEST_HOSTS";
-
-/// A name service of one name.
-#[derive(Clone, Default)]
-struct Names {
-    address: Arc<Mutex<Option<IpAddr>>>,
-    asked: Arc<AtomicU32>,
-}
-
-impl Names {
-    fn map(&self, address: &str) {
-        *self.address.lock().unwrap() = Some(address.parse().unwrap());
-    }
-
-    fn asked(&self) -> u32 {
-        self.asked.load(Ordering::SeqCst)
-    }
-
-    fn connect(&self) -> Connect {
-        let names = self.clone();
-        connect().with_resolver(move |_, port| {
-            names.asked.fetch_add(1, Ordering::SeqCst);
-            let address = *names.address.lock().unwrap();
-            let address = address.ok_or_else(|| io::Error::other("no such name"))?;
-            Ok(vec![SocketAddr::new(address, port)])
-        })
-    }
-}
 
 fn named(port: u16) -> Endpoint {
     Endpoint::from_shared(format!("http://worker-1.test:{port}")).unwrap()
@@ -58,64 +24,6 @@ fn quick() -> PoolConfig {
     PoolConfig::new(1)
         .with_backoff(Duration::from_millis(10), Duration::from_millis(200))
         .with_blocked_retry(Duration::from_millis(50))
-}
-
-#[tokio::test]
-async fn a_name_that_appears_late_is_found_within_one_step() {
-    let names = Names::default();
-    let (pool, mut events) = Pool::new(names.connect(), quick());
-    let live = Host::start(Node::echo("live", 1));
-    pool.insert("live", live.endpoint());
-    connected(&mut events).await;
-    let late = Host::start(Node::echo("w1", 1));
-    let start = Instant::now();
-    pool.insert("w1", named(late.address.port()));
-    assert!(start.elapsed() < Duration::from_millis(50));
-    for _ in 0..3 {
-        let text = failed_attempt(&mut events).await;
-        assert!(
-            text.contains("worker-1.test") && text.contains("no such name"),
-            "{text}"
-        );
-    }
-    pool.try_send("live", command("hello")).unwrap();
-    assert_eq!(
-        next(&mut events).await.kind,
-        EventKind::Message(note("hello"))
-    );
-    let failures = names.asked();
-    assert!(failures >= 3);
-    names.map("127.0.0.1");
-    let (generation, _) = within(AT_ONCE, connected(&mut events)).await;
-    assert!(names.asked() > failures, "each attempt asks anew");
-    assert_eq!(pool.state("w1").unwrap().session(), Some(generation));
-    println!("CASE S03 fault={failures}");
-}
-
-#[tokio::test]
-async fn a_name_that_moves_is_followed_and_a_squatter_is_refused() {
-    let names = Names::default();
-    names.map("127.0.0.2");
-    let at = |address: &str, port| SocketAddr::new(address.parse().unwrap(), port);
-    let old = Host::start_at(at("127.0.0.2", 0), Node::echo("w1", 1));
-    let port = old.address.port();
-    let (pool, mut events) = Pool::new(names.connect(), quick());
-    pool.insert("w1", named(port));
-    assert_eq!(connected(&mut events).await.1, Some(1));
-    old.kill();
-    disconnected(&mut events).await;
-    let squatter = Node::echo("w2", 9);
-    let _squatting = Host::start_at(at("127.0.0.2", port), squatter.clone());
-    loop {
-        let text = failed_attempt(&mut events).await;
-        if text.contains("another worker answers: w2") {
-            break;
-        }
-    }
-    let _new = Host::start_at(at("127.0.0.3", port), Node::echo("w1", 2));
-    names.map("127.0.0.3");
-    assert_eq!(within(AT_ONCE, connected(&mut events)).await.1, Some(2));
-    println!("CASE S04 fault={}", squatter.calls());
 }
 
 #[test]

@@ -3,14 +3,11 @@
 
 mod real;
 
-use std::net::SocketAddr;
 use std::time::Duration;
 
-use bidi_session::Phase;
-use bidi_session::tonic::Acceptor;
 use tokio::time::Instant;
 
-use real::{AT_ONCE, Host, Node, connected, endpoint, pool, soon, unused_address, within};
+use real::{AT_ONCE, Host, Node, connected, pool, soon};
 
 /// Counts this process's established connections to a port, as the kernel tells them.
 fn established(port: u16) -> usize {
@@ -37,63 +34,6 @@ async fn until(ports: &[u16], expected: usize) {
         assert!(start.elapsed() < AT_ONCE, "not {expected} to each port");
         // The kernel tells of no change.
         tokio::time::sleep(Duration::from_millis(5)).await;
-    }
-}
-
-#[tokio::test]
-async fn removing_a_worker_closes_its_socket_and_the_id_is_free_at_once() {
-    let (node, mut sessions) = Node::played(Acceptor::new("w1", 1, 0));
-    let host = Host::start(node);
-    let port = host.address.port();
-    let (pool, mut events) = pool(1);
-    pool.insert("w1", host.endpoint());
-    let (first, _) = connected(&mut events).await;
-    let mut session = soon(sessions.recv()).await.unwrap();
-    until(&[port], 1).await;
-    pool.remove("w1");
-    pool.insert("w1", host.endpoint());
-    within(AT_ONCE, session.sender().over()).await;
-    assert!(soon(session.recv()).await.is_none());
-    let second = soon(sessions.recv()).await.unwrap();
-    assert!(second.generation() > first);
-    pool.remove("w1");
-    all_closed(&[port]).await;
-    println!("CASE S11 fault={first}");
-}
-
-#[tokio::test]
-async fn dropping_a_pool_closes_everything_it_opened() {
-    let metrics = tokio::runtime::Handle::current().metrics();
-    let before = metrics.num_alive_tasks();
-    let (pool, events) = pool(1);
-    let names: Vec<String> = (0..50).map(|index| format!("w{index}")).collect();
-    let host = Host::start(Node::echo("unused", 1));
-    let addresses: Vec<SocketAddr> = names
-        .iter()
-        .map(|name| host.also(Node::echo(name, 1)))
-        .collect();
-    let ports: Vec<u16> = addresses.iter().map(SocketAddr::port).collect();
-    for (name, address) in names.iter().zip(&addresses) {
-        pool.insert(name.as_str(), endpoint(*address));
-    }
-    let dead: SocketAddr = unused_address();
-    for index in 0..50 {
-        pool.insert(format!("dead{index}"), endpoint(dead));
-    }
-    pool.ready(&names, real::LONG).await.unwrap();
-    until(&ports, 1).await;
-    let waiting = (0..50).filter(|index| {
-        let state = pool.state(format!("dead{index}")).unwrap();
-        state.phase != Phase::Up
-    });
-    assert_eq!(waiting.count(), 50);
-    drop(pool);
-    all_closed(&ports).await;
-    drop(events);
-    let start = Instant::now();
-    while metrics.num_alive_tasks() > before {
-        assert!(start.elapsed() < AT_ONCE, "a task stayed");
-        tokio::task::yield_now().await;
     }
 }
 

@@ -6,7 +6,7 @@ mod real;
 use std::pin::Pin;
 use std::time::Duration;
 
-use bidi_session::{EventKind, OpenClass, Phase, PoolConfig, SendErrorKind};
+use bidi_session::{EventKind, OpenClass, PoolConfig};
 use tokio::net::TcpListener;
 use tokio::time::Instant;
 use tokio_stream::Stream;
@@ -23,8 +23,6 @@ type Replies = Pin<Box<dyn Stream<Item = Result<Reply, Status>> + Send>>;
 /// What a server that is no worker does with a stream.
 #[derive(Clone, Copy)]
 enum Stranger {
-    /// Never answers.
-    Silent,
     /// Answers when it has read a message, as many servers do.
     ReadsFirst,
     /// Answers at once, without the handshake.
@@ -42,7 +40,6 @@ impl Worker for Stranger {
         mut request: Request<Streaming<Command>>,
     ) -> Result<Response<Replies>, Status> {
         match self {
-            Self::Silent => std::future::pending().await,
             Self::ReadsFirst => drop(request.get_mut().message().await?),
             Self::Plain => {}
             Self::Unimplemented => return Err(Status::unimplemented("no such method")),
@@ -53,53 +50,6 @@ impl Worker for Stranger {
     async fn apply(&self, _: Request<Command>) -> Result<Response<Reply>, Status> {
         Err(Status::unimplemented("streams only"))
     }
-}
-
-#[tokio::test]
-async fn one_silent_worker_does_not_delay_nine_others() {
-    let config = PoolConfig::new(1).with_attempt_timeout(Duration::from_millis(500));
-    let (pool, mut events) = pool_with(config);
-    let names: Vec<String> = (0..10).map(|index| format!("w{index}")).collect();
-    let nodes: Vec<Node> = names.iter().map(|name| Node::echo(name, 1)).collect();
-    let mut hosts: Vec<Host> = nodes.into_iter().map(Host::start).collect();
-    hosts[4] = Host::start(Stranger::Silent);
-    for (name, host) in names.iter().zip(&hosts) {
-        pool.insert(name.as_str(), host.endpoint());
-    }
-    let others: Vec<&String> = names.iter().filter(|name| *name != "w4").collect();
-    within(AT_ONCE, pool.ready(&others, real::LONG))
-        .await
-        .unwrap();
-    for name in &others {
-        pool.try_send(name, command("hello")).unwrap();
-    }
-    let refused = pool.try_send("w4", command("hello")).unwrap_err();
-    assert_eq!(refused.kind, SendErrorKind::NotConnected);
-    let mut answers = 0;
-    let mut failures = 0;
-    while answers < 9 || failures < 2 {
-        let event = soon(events.recv()).await.unwrap();
-        match event.kind {
-            EventKind::Message(reply) => answers += u32::from(reply == note("hello")),
-            EventKind::AttemptFailed { error, .. } => {
-                assert_eq!(event.worker.as_str(), "w4");
-                assert!(error.text.contains("within 0.5 s"), "{error}");
-                failures += 1;
-            }
-            _ => {}
-        }
-    }
-    let state = pool.state("w4").unwrap();
-    assert!(state.attempts >= 2, "{state}");
-    assert!(state.last_error.is_some());
-    assert!(
-        state.phase == Phase::Connecting || state.retry_in.is_some(),
-        "{state}"
-    );
-    let start = Instant::now();
-    assert!(pool.remove("w4"));
-    assert!(start.elapsed() < Duration::from_millis(50));
-    println!("CASE S02 fault={failures}");
 }
 
 #[tokio::test]

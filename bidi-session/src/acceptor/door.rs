@@ -93,6 +93,10 @@ impl Acceptor {
     ///
     /// `incarnation` tells this life of the worker from others, such as its start time
     /// or a random number. Terms below `highest` are refused; zero if none was seen.
+    ///
+    /// Mind their order: an incarnation that is given as `highest` refuses every
+    /// controller, as one of a lower term. The controllers then hear of a higher term that
+    /// nobody has.
     #[must_use]
     pub fn new(worker: impl Into<WorkerId>, incarnation: u64, highest: u64) -> Self {
         let worker = worker.into();

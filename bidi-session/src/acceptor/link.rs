@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 
 use futures_core::Stream;
-use futures_util::StreamExt;
 use tokio_util::sync::CancellationToken;
 
 use crate::outbox::{Outbox, OutboxSender, Room, outbox};
@@ -27,6 +26,8 @@ pub(crate) enum Ending {
     Superseded,
     /// The acceptor was closed.
     Closed,
+    /// A message of the controller cannot be read; the transport knows why.
+    Unreadable,
 }
 
 /// Ends a session from outside, whatever it carries.
@@ -46,8 +47,17 @@ pub(super) struct Link<Out> {
 /// The way from the controller; empty once the session is over.
 pub(super) struct Inbound<In>(Mutex<Option<Requests<In>>>);
 
-/// Messages of the controller; `None` for the end by an error.
-type Requests<In> = Pin<Box<dyn Stream<Item = Option<In>> + Send>>;
+/// Messages of the controller.
+type Requests<In> = Pin<Box<dyn Stream<Item = Result<In, Break>> + Send>>;
+
+/// How a request stream ends that does not end cleanly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Break {
+    /// The connection or the controller is gone.
+    Lost,
+    /// A message cannot be read, of which the controller is to be told.
+    Unreadable,
+}
 
 // ===== impl Ending =====
 
@@ -59,6 +69,7 @@ impl fmt::Display for Ending {
             Self::ControllerGone => "the controller is gone",
             Self::Superseded => "a newer session took over",
             Self::Closed => "the worker's acceptor was closed",
+            Self::Unreadable => "a message cannot be read",
         })
     }
 }
@@ -141,23 +152,17 @@ impl<Out> fmt::Debug for Link<Out> {
 // ===== impl Inbound =====
 
 impl<In> Inbound<In> {
-    pub(super) fn new<E: 'static>(
-        requests: impl Stream<Item = Result<In, E>> + Send + 'static,
-    ) -> Self
-    where
-        In: 'static,
-    {
-        Self(Mutex::new(Some(Box::pin(requests.map(Result::ok)))))
+    pub(super) fn new(requests: impl Stream<Item = Result<In, Break>> + Send + 'static) -> Self {
+        Self(Mutex::new(Some(Box::pin(requests))))
     }
 
-    /// Returns the next message; an error of the stream is its end.
-    pub(super) fn poll_next(&self, cx: &mut Context<'_>) -> Poll<Option<In>> {
+    /// Returns the next message; an error is the last thing that is read.
+    pub(super) fn poll_next(&self, cx: &mut Context<'_>) -> Poll<Option<Result<In, Break>>> {
         let mut stream = self.lock();
-        let next = match stream.as_mut() {
+        match stream.as_mut() {
             Some(stream) => stream.as_mut().poll_next(cx),
             None => Poll::Ready(None),
-        };
-        next.map(Option::flatten)
+        }
     }
 
     /// Drops the stream, whoever still holds the session.

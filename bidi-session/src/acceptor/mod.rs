@@ -11,5 +11,5 @@ pub use self::door::Acceptor;
 pub use self::session::{Session, SessionOver, SessionSender, TrySendError};
 
 pub(crate) use self::door::Unadmitted;
-pub(crate) use self::link::Ending;
+pub(crate) use self::link::{Break, Ending};
 pub(crate) use self::replies::Replies;

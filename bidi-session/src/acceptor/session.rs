@@ -8,7 +8,7 @@ use std::task::Poll;
 
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
-use super::link::{Inbound, Link};
+use super::link::{Break, End, Ending, Inbound, Link};
 
 /// A worker's side of one session with the controller.
 ///
@@ -87,7 +87,16 @@ impl<In, Out> Session<In, Out> {
                 return Poll::Ready(None);
             }
             if let Poll::Ready(next) = self.inbound.poll_next(cx) {
-                return Poll::Ready(next);
+                return Poll::Ready(next.and_then(|message| match message {
+                    Ok(message) => Some(message),
+                    Err(broken) => {
+                        if broken == Break::Unreadable {
+                            self.link.end(Ending::Unreadable);
+                        }
+                        self.inbound.cut();
+                        None
+                    }
+                }));
             }
             self.over.as_mut().poll(cx).map(|()| None)
         })

@@ -8,7 +8,7 @@ use futures_core::Stream;
 use tokio::time::timeout;
 
 use super::door::{HANDLER_GRACE, Place};
-use super::link::{End, Ending, Inbound, Link};
+use super::link::{Break, End, Ending, Inbound, Link};
 use super::session::Session;
 
 /// One session's time; its end is an abnormal one unless another came first.
@@ -32,15 +32,11 @@ impl<Out> Tenure<Out> {
     }
 
     /// Runs the handler with the session, at most 5 s beyond its end.
-    ///
-    /// An error of the request stream is its end.
-    pub(crate) async fn run<In, E, F, Fut>(
+    pub(crate) async fn run<In, F, Fut>(
         self,
-        requests: impl Stream<Item = Result<In, E>> + Send + 'static,
+        requests: impl Stream<Item = Result<In, Break>> + Send + 'static,
         handler: F,
     ) where
-        In: 'static,
-        E: 'static,
         F: FnOnce(Session<In, Out>) -> Fut,
         Fut: Future<Output = ()>,
     {

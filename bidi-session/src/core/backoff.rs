@@ -9,6 +9,8 @@ pub(crate) struct Backoff {
     cap: Duration,
     failures: u32,
     random: fastrand::Rng,
+    // The owner's delay after the next failure.
+    offered: Option<Duration>,
 }
 
 impl Backoff {
@@ -18,16 +20,28 @@ impl Backoff {
             cap,
             failures: 0,
             random: fastrand::Rng::with_seed(seed),
+            offered: None,
         }
+    }
+
+    /// Sets the delay after the next failure, if the next thing is one.
+    pub(crate) fn offer(&mut self, delay: Option<Duration>) {
+        self.offered = delay;
     }
 
     /// Returns the delay after one more failure: uniform in `[d/2, d]`, where
     /// `d = min(cap, base * 2^n)` after `n` failures before this one.
+    ///
+    /// A delay that was offered comes before that.
     pub(crate) fn fail(&mut self) -> Duration {
-        let doubled = 2_u32.checked_pow(self.failures);
+        let before = self.failures;
+        self.failures = self.failures.saturating_add(1);
+        if let Some(delay) = self.offered.take() {
+            return delay;
+        }
+        let doubled = 2_u32.checked_pow(before);
         let whole = doubled.and_then(|factor| self.base.checked_mul(factor));
         let whole = whole.map_or(self.cap, |delay| delay.min(self.cap));
-        self.failures = self.failures.saturating_add(1);
         let half = whole / 2;
         half + (whole - half).mul_f64(self.random.f64())
     }
@@ -35,6 +49,7 @@ impl Backoff {
     /// Forgets the failures: the next attempt is made at once.
     pub(crate) fn reset(&mut self) {
         self.failures = 0;
+        self.offered = None;
     }
 
     /// Returns how many attempts have failed since the last reset.
@@ -88,6 +103,19 @@ mod tests {
         assert_eq!(backoff.failures(), 10_000);
         backoff.reset();
         assert!(backoff.fail() <= BASE);
+    }
+
+    #[test]
+    fn an_offered_delay_holds_for_the_next_failure_only() {
+        let mut backoff = Backoff::new(BASE, CAP, 7);
+        let long = Duration::from_secs(60);
+        backoff.offer(Some(long));
+        assert_eq!(backoff.fail(), long);
+        assert!(backoff.fail() <= BASE * 2);
+        backoff.offer(Some(long));
+        backoff.reset();
+        assert!(backoff.fail() <= BASE);
+        assert_eq!(backoff.failures(), 1);
     }
 
     #[test]

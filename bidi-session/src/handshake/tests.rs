@@ -144,4 +144,56 @@ proptest! {
         let _ = pool_id(&text);
         let _ = number("name", &text);
     }
+
+    #[test]
+    fn any_headers_are_read_or_refused_in_a_short_text(
+        values in proptest::collection::vec(proptest::option::of(value()), 9),
+        message in "\\PC{0,600}",
+    ) {
+        let names = [
+            VERSION_HEADER, SCOPE_HEADER, TERM_HEADER, POOL_HEADER, GENERATION_HEADER,
+            WORKER_HEADER, INCARNATION_HEADER, REFUSED_HEADER, HIGHEST_HEADER,
+        ];
+        let get = |name| {
+            let at = names.iter().position(|known| *known == name);
+            at.and_then(|at| values[at].as_deref())
+        };
+        match Hello::from_fields(get) {
+            Ok(hello) => prop_assert!(hello.term > 0),
+            Err(text) => prop_assert!(text.len() <= MAX_TEXT_BYTES, "{text}"),
+        }
+        if let Err(text) = Welcome::from_fields(get) {
+            prop_assert!(text.len() <= MAX_TEXT_BYTES, "{text}");
+        }
+        let refusal = Refusal::from_fields(get, &message);
+        prop_assert_eq!(refusal.is_some(), get(REFUSED_HEADER).is_some());
+        if let Some(refusal) = refusal {
+            let text = refusal.to_string();
+            prop_assert!(text.len() <= 4 * MAX_TEXT_BYTES, "{text}");
+            // Whoever hands it on says the same.
+            let fields = lookup(refusal.to_fields());
+            let again = |name| fields.get(name).map(String::as_str);
+            let Refusal::Malformed(_) = refusal else {
+                prop_assert_eq!(Refusal::from_fields(again, &message), Some(refusal));
+                return Ok(());
+            };
+        }
+    }
+}
+
+/// Longest text about one header, as long as it is ASCII.
+const MAX_TEXT_BYTES: usize = 128;
+
+/// A header's value: something that is nearly right, or any visible ASCII.
+fn value() -> impl Strategy<Value = String> {
+    prop_oneof![
+        Just("1".to_owned()),
+        Just("lower-term".to_owned()),
+        Just("wrong-worker".to_owned()),
+        Just("wrong-incarnation".to_owned()),
+        "[0-9]{0,22}",
+        "[0-9a-f]{31,33}",
+        "(%[0-9a-fA-F]{0,2}|[a-z]){0,80}",
+        "[!-~]{0,600}",
+    ]
 }

@@ -10,11 +10,11 @@ use std::time::Duration;
 use futures_core::Stream;
 use tokio::sync::oneshot;
 
-use super::line::{Dials, Direction, Line};
+use super::line::{Dials, Line};
 use super::network::{Network, Tenant};
 use super::server::{Answer, Server, read};
 use super::wire::{Side, Why, Wire};
-use crate::connector::{Attempt, Connector, Failure, OpenClass, OpenError, Opened};
+use crate::connector::{Attempt, Connector, Direction, Failure, OpenClass, OpenError, Opened};
 use crate::handshake::{Hello, Refusal, Welcome};
 use crate::outbox::Outbox;
 
@@ -25,7 +25,10 @@ pub struct Memory<Out, In> {
     network: Network,
     size: Arc<dyn Fn(&Out) -> usize + Send + Sync>,
     answers: Arc<Answers<In>>,
+    greeting: Arc<Greeting<Out>>,
 }
+
+type Greeting<Out> = dyn Fn(&Attempt) -> Vec<Out> + Send + Sync;
 
 type Answers<In> = dyn Fn(&In) -> Option<u64> + Send + Sync;
 
@@ -47,6 +50,7 @@ where
             network,
             size: Arc::new(|_| 1),
             answers: Arc::new(|_| None),
+            greeting: Arc::new(|_| Vec::new()),
         }
     }
 
@@ -67,6 +71,16 @@ where
         self
     }
 
+    /// Sets the first messages of each stream, ahead of all others; by default none.
+    #[must_use]
+    pub fn with_greeting(
+        mut self,
+        greeting: impl Fn(&Attempt) -> Vec<Out> + Send + Sync + 'static,
+    ) -> Self {
+        self.greeting = Arc::new(greeting);
+        self
+    }
+
     async fn attempt(
         self,
         address: String,
@@ -80,7 +94,7 @@ where
             fastrand::Rng::with_seed(seed)
         };
         let is_refused = dialed(&line).await;
-        for direction in [Direction::ToWorker, Direction::ToPool] {
+        for direction in [Direction::ToWorker, Direction::FromWorker] {
             rest(line.way(direction).delay(&mut random)).await;
         }
         let tenant = self.network.tenant(&address).filter(|_| !is_refused);
@@ -144,6 +158,10 @@ where
         (self.size)(message)
     }
 
+    fn greeting(&self, attempt: &Attempt) -> Vec<Out> {
+        (self.greeting)(attempt)
+    }
+
     fn answers(&self, message: &In) -> Option<u64> {
         (self.answers)(message)
     }
@@ -164,6 +182,7 @@ impl<Out, In> Clone for Memory<Out, In> {
             network: self.network.clone(),
             size: self.size.clone(),
             answers: self.answers.clone(),
+            greeting: self.greeting.clone(),
         }
     }
 }
@@ -218,7 +237,7 @@ async fn dialed(line: &Line) -> bool {
 async fn arrived(line: &Line, random: &mut fastrand::Rng) {
     loop {
         let changed = line.changed();
-        let way = line.way(Direction::ToPool);
+        let way = line.way(Direction::FromWorker);
         if !way.is_cut {
             return rest(way.delay(random)).await;
         }

@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use futures_core::Stream;
 
-use super::line::{Direction, Line};
+use super::line::Line;
 use crate::clock::Clock;
+use crate::connector::Direction;
 
 /// Messages that a delay may have under way, at most.
 const MAX_FLIGHT: usize = 64;

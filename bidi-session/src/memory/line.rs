@@ -9,16 +9,7 @@ use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
 use super::counts::FaultCounts;
-
-/// Which way messages go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum Direction {
-    /// From the pool to the worker.
-    ToWorker,
-    /// From the worker to the pool.
-    ToPool,
-}
+use crate::connector::Direction;
 
 /// The way to one address.
 #[derive(Debug, Default)]
@@ -152,7 +143,7 @@ impl State {
     fn way(&mut self, direction: Direction) -> &mut Way {
         match direction {
             Direction::ToWorker => &mut self.to_worker,
-            Direction::ToPool => &mut self.to_pool,
+            Direction::FromWorker => &mut self.to_pool,
         }
     }
 }

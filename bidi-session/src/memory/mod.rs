@@ -64,6 +64,5 @@ mod wire;
 
 pub use self::connector::Memory;
 pub use self::counts::FaultCounts;
-pub use self::line::Direction;
 pub use self::network::Network;
 pub use crate::acceptor::{Acceptor, Session, SessionOver, SessionSender, TrySendError};

@@ -12,10 +12,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::connector::Memory;
 use super::counts::FaultCounts;
-use super::line::{Dials, Direction, Line};
+use super::line::{Dials, Line};
 use super::server::Server;
 use super::wire::Keepalive;
 use crate::acceptor::{Acceptor, Session};
+use crate::connector::Direction;
 
 /// A network within the process, whose faults a test sets.
 ///
@@ -279,6 +280,6 @@ impl Drop for Inner {
 fn way<T>(direction: Direction, to_worker: T, to_pool: T) -> T {
     match direction {
         Direction::ToWorker => to_worker,
-        Direction::ToPool => to_pool,
+        Direction::FromWorker => to_pool,
     }
 }

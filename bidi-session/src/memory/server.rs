@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::wire::{Watch, Wire};
-use crate::acceptor::{Acceptor, Session, Unadmitted};
+use crate::acceptor::{Acceptor, Break, Session, Unadmitted};
 use crate::handshake::{Fields, Hello, Refusal};
 
 type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
@@ -114,7 +114,7 @@ pub(super) fn read<'a>(fields: &'a Fields) -> impl Fn(&'static str) -> Option<&'
 // ===== impl WorkerEnd =====
 
 impl<Out, In> Stream for WorkerEnd<Out, In> {
-    type Item = Result<Out, ()>;
+    type Item = Result<Out, Break>;
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         self.0.poll_worker(cx).map(|message| message.map(Ok))

@@ -9,10 +9,10 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use super::lane::{Found, Lane};
-use super::line::{Direction, Line};
+use super::line::Line;
 use crate::acceptor::{Ending, Replies};
 use crate::clock::Clock;
-use crate::connector::Failure;
+use crate::connector::{Direction, Failure};
 use crate::outbox::Outbox;
 
 /// How a silent peer is found.
@@ -82,7 +82,7 @@ impl<Out, In> Wire<Out, In> {
             clock,
             keepalive,
             to_worker: Mutex::new(to_worker),
-            to_pool: Mutex::new(Lane::new(Direction::ToPool, clock, random.u64(..))),
+            to_pool: Mutex::new(Lane::new(Direction::FromWorker, clock, random.u64(..))),
             ends: Mutex::default(),
             changed: Notify::new(),
             worker_over: CancellationToken::new(),
@@ -228,7 +228,7 @@ impl<Out, In> Wire<Out, In> {
         let news = match (pool, worker) {
             (Some(_), Some(_)) => return None,
             (Some((at, _)), None) => self.travel(at, Direction::ToWorker, Side::Worker),
-            (None, Some((at, _))) => self.travel(at, Direction::ToPool, Side::Pool),
+            (None, Some((at, _))) => self.travel(at, Direction::FromWorker, Side::Pool),
             (None, None) => Duration::MAX,
         };
         Some(news.min(self.listen_for_silence()))

@@ -15,6 +15,8 @@ use std::task::{Context, Poll, Waker};
 use futures_core::Stream;
 use tokio::sync::Notify;
 
+use crate::meters::OutboxMeter;
+
 /// How many messages of a batch may be on their way before their room is given back.
 const RELEASE_EVERY: usize = 32;
 
@@ -60,6 +62,7 @@ pub(crate) struct Room {
 
 struct Shared<Out> {
     limit: Room,
+    meter: OutboxMeter,
     queue: Mutex<Queue<Out>>,
     // A copy of the queue's end that is read without the lock.
     is_closed: AtomicBool,
@@ -77,9 +80,16 @@ struct Queue<Out> {
 }
 
 /// Returns both ends of a new outbox that holds at most `limit`.
+#[cfg(any(feature = "tonic", feature = "test-util", test))]
 pub(crate) fn outbox<Out>(limit: Room) -> (OutboxSender<Out>, Outbox<Out>) {
+    metered(limit, OutboxMeter::default())
+}
+
+/// Returns both ends of a new outbox whose bytes are metered.
+pub(crate) fn metered<Out>(limit: Room, meter: OutboxMeter) -> (OutboxSender<Out>, Outbox<Out>) {
     let shared = Arc::new(Shared {
         limit,
+        meter,
         queue: Mutex::new(Queue {
             items: VecDeque::new(),
             used: Room::default(),
@@ -180,6 +190,7 @@ impl<Out> OutboxSender<Out> {
         queue.items.push_back((item, bytes));
         let reader = queue.reader.take();
         drop(queue);
+        self.shared.meter.add(bytes);
         wake(reader);
         Ok(())
     }
@@ -201,6 +212,7 @@ impl<Out> OutboxSender<Out> {
     /// Takes room for a message without queueing it yet.
     pub(crate) fn try_reserve(&self, bytes: usize) -> Result<Reservation<Out>, Refused> {
         self.shared.lock().take_room(self.shared.limit, bytes)?;
+        self.shared.meter.add(bytes);
         Ok(Reservation {
             shared: self.shared.clone(),
             bytes,
@@ -289,6 +301,7 @@ impl<Out> Shared<Out> {
         queue.used.count -= room.count;
         queue.used.bytes -= room.bytes;
         drop(queue);
+        self.meter.sub(room.bytes);
         self.has_room.notify_waiters();
     }
 
@@ -304,6 +317,14 @@ impl<Out> Shared<Out> {
         wake(reader);
         self.has_room.notify_waiters();
         self.has_ended.notify_waiters();
+    }
+}
+
+impl<Out> Drop for Shared<Out> {
+    fn drop(&mut self) {
+        // What was dropped with the session has not been given back.
+        let bytes = self.lock().used.bytes;
+        self.meter.sub(bytes);
     }
 }
 

@@ -11,6 +11,7 @@ use crate::clock::Clock;
 use crate::core::rounds::{Progress, Rounds, Stray, Unfit};
 use crate::error::RoundError;
 use crate::event::DisconnectReason;
+use crate::meters::End;
 use crate::pool::tally::Tally;
 use crate::worker::WorkerId;
 
@@ -35,6 +36,8 @@ pub struct Round<In> {
     id: u64,
     board: Arc<Board<In>>,
     changed: Arc<Notify>,
+    began: Duration,
+    end: End,
 }
 
 // ===== impl Board =====
@@ -71,6 +74,8 @@ impl<In> Board<In> {
             id,
             board: self.clone(),
             changed,
+            began: self.clock.now(),
+            end: End::Dropped,
         })
     }
 
@@ -163,7 +168,13 @@ impl<In> Round<In> {
     ///
     /// Dropping the future drops the round: its answers are forgotten, and later
     /// ones count as late.
-    pub async fn collect(self, wait: Duration) -> Result<Vec<(WorkerId, In)>, RoundError> {
+    pub async fn collect(mut self, wait: Duration) -> Result<Vec<(WorkerId, In)>, RoundError> {
+        let result = self.over(wait).await;
+        self.end = End::of(&result);
+        result
+    }
+
+    async fn over(&self, wait: Duration) -> Result<Vec<(WorkerId, In)>, RoundError> {
         let clock = self.board.clock;
         let deadline = clock.now().saturating_add(wait);
         loop {
@@ -193,6 +204,8 @@ impl<In> Drop for Round<In> {
         state.waiting.remove(&self.id);
         let forgotten = state.rounds.end(self.id);
         drop(state);
+        let took = self.board.clock.now().saturating_sub(self.began);
+        self.board.tally.meters.round_ended(self.end, took);
         // Outside of the lock: dropping a message is user code.
         drop(forgotten);
     }

@@ -12,7 +12,7 @@ use futures_util::FutureExt;
 use crate::connector::{Attempt, Connector, Failure, OpenClass, OpenError, Opened};
 use crate::core::peer::{Input, Stage};
 use crate::event::DisconnectReason;
-use crate::outbox::{Outbox, OutboxSender, Room, outbox};
+use crate::outbox::{Outbox, OutboxSender, Room, metered};
 use crate::pool::shared::Shared;
 use crate::pool::slot::{Slot, deaf};
 
@@ -30,8 +30,27 @@ struct Batch<In> {
     end: Option<DisconnectReason>,
 }
 
+/// A worker's place in the pool, held by its task.
+///
+/// Only a runtime that shuts down drops the task of a worker that is still in the pool.
+/// No task of the pool runs from there on, so the pool is closed: its sessions are gone,
+/// and nobody must wait for them.
+pub(crate) struct Tenure<C: Connector> {
+    pub(crate) pool: Arc<Shared<C>>,
+    pub(crate) slot: Arc<Slot<C>>,
+}
+
+impl<C: Connector> Drop for Tenure<C> {
+    fn drop(&mut self) {
+        if self.slot.stage() != Stage::Gone {
+            self.pool.close();
+        }
+    }
+}
+
 /// Keeps the worker connected until it has left the pool.
-pub(crate) async fn drive<C: Connector>(pool: Arc<Shared<C>>, slot: Arc<Slot<C>>) {
+pub(crate) async fn drive<C: Connector>(tenure: Tenure<C>) {
+    let Tenure { pool, slot } = &tenure;
     loop {
         let until = match slot.stage() {
             Stage::Gone => return,
@@ -54,9 +73,9 @@ pub(crate) async fn drive<C: Connector>(pool: Arc<Shared<C>>, slot: Arc<Slot<C>>
         };
         let attempt = pool.attempt(slot.id());
         let generation = attempt.generation;
-        let run = AssertUnwindSafe(run(&pool, &slot, attempt, permit));
+        let run = AssertUnwindSafe(run(pool, slot, attempt, permit));
         if run.catch_unwind().await.is_err() {
-            survive_panic(&pool, &slot, generation);
+            survive_panic(pool, slot, generation);
         }
     }
 }
@@ -68,7 +87,7 @@ async fn run<C: Connector, P>(pool: &Shared<C>, slot: &Slot<C>, mut attempt: Att
         bytes: pool.config.outbox_bytes,
     };
     let generation = attempt.generation;
-    let (sender, outbox) = outbox(limit);
+    let (sender, outbox) = metered(limit, pool.tally.meters.outbox());
     let Some(place) = slot.begin(pool.clock.now(), generation, sender.clone()) else {
         return;
     };
@@ -76,7 +95,10 @@ async fn run<C: Connector, P>(pool: &Shared<C>, slot: &Slot<C>, mut attempt: Att
     let opened = tokio::select! {
         biased;
         () = slot.over(generation) => return,
-        opened = open(pool, place.target, attempt, outbox) => opened,
+        opened = async {
+            greet(pool, &attempt, &sender)?;
+            open(pool, place.target, attempt, outbox).await
+        } => opened,
     };
     drop(permit);
     let now = pool.clock.now();
@@ -90,16 +112,40 @@ async fn run<C: Connector, P>(pool: &Shared<C>, slot: &Slot<C>, mut attempt: Att
             let aftermath = slot.opened(&pool.inbox, now, generation, incarnation, kill);
             pool.settle(slot, aftermath);
             if slot.generation() == Some(generation) {
-                tracing::info!(worker = %slot.id(), generation, ?incarnation, "session began");
+                slot.log().began(now, generation, incarnation);
             }
-            read(pool, slot, generation, inbound, &sender).await;
+            tokio::select! {
+                biased;
+                () = read(pool, slot, generation, inbound, &sender) => {}
+                () = pay_log(pool, slot, generation) => {}
+            }
         }
         Err(error) => {
-            log_failure(slot, generation, &error, now);
+            slot.log().failed(now, generation, &error);
             let aftermath = slot.step(&pool.inbox, now, Input::Failed { generation, error });
             pool.settle(slot, aftermath);
         }
     }
+}
+
+/// Queues the first messages of a stream.
+fn greet<C: Connector>(
+    pool: &Shared<C>,
+    attempt: &Attempt,
+    sender: &OutboxSender<C::Out>,
+) -> Result<(), OpenError> {
+    for message in pool.connector.greeting(attempt) {
+        let size = pool.connector.size(&message);
+        let queued = pool.check_size(size).and_then(|()| {
+            let pushed = sender.try_push(message, size);
+            pushed.map_err(|(why, _)| pool.kind_of(why, size))
+        });
+        if let Err(why) = queued {
+            let text = format!("the greeting cannot be queued: {why}");
+            return Err(OpenError::new(OpenClass::Unreachable, text));
+        }
+    }
+    Ok(())
 }
 
 async fn open<C: Connector>(
@@ -146,6 +192,16 @@ async fn read<C: Connector>(
             return;
         }
     }
+}
+
+/// Tells of a session whose beginning was kept from the log, when it may be told; never
+/// ends.
+async fn pay_log<C: Connector>(pool: &Shared<C>, slot: &Slot<C>, generation: u64) {
+    if let Some(due) = slot.log().owed_at() {
+        pool.clock.sleep_until(due).await;
+        slot.log().pay(pool.clock.now(), generation);
+    }
+    std::future::pending().await
 }
 
 /// Waits for room for messages, then for messages or the end.
@@ -231,8 +287,10 @@ fn dispatch<C: Connector>(pool: &Shared<C>, slot: &Slot<C>, generation: u64, mes
 /// A panic of the connector ends the attempt or session, not the worker's entry.
 fn survive_panic<C: Connector>(pool: &Shared<C>, slot: &Slot<C>, generation: u64) {
     const TEXT: &str = "the connector panicked";
-    tracing::error!(worker = %slot.id(), generation, "{TEXT}");
-    let input = if slot.generation() == Some(generation) {
+    let is_session = slot.generation() == Some(generation);
+    slot.log()
+        .panicked(pool.clock.now(), generation, is_session);
+    let input = if is_session {
         let reason = DisconnectReason::Failed(Failure::new(TEXT));
         Input::Ended { generation, reason }
     } else {
@@ -241,15 +299,4 @@ fn survive_panic<C: Connector>(pool: &Shared<C>, slot: &Slot<C>, generation: u64
     };
     let aftermath = slot.step(&pool.inbox, pool.clock.now(), input);
     pool.settle(slot, aftermath);
-}
-
-/// Warns of the first failures and then ever more rarely.
-fn log_failure<C: Connector>(slot: &Slot<C>, generation: u64, error: &OpenError, now: Duration) {
-    let worker = slot.id();
-    let attempts = slot.state(now).attempts + 1;
-    if attempts.is_power_of_two() {
-        tracing::warn!(%worker, generation, attempts, %error, "attempt failed");
-    } else {
-        tracing::debug!(%worker, generation, attempts, %error, "attempt failed");
-    }
 }

@@ -8,7 +8,6 @@ use crate::core::rounds::Unfit;
 use crate::error::{InjectError, SendErrorKind};
 use crate::outbox::{OutboxSender, Reservation};
 use crate::pool::board::Round;
-use crate::pool::send::kind_of;
 use crate::pool::slot::Slot;
 use crate::pool::{Pool, Shared};
 use crate::worker::WorkerId;
@@ -113,9 +112,14 @@ fn reserve<C: Connector>(
     let mut loaded = Vec::with_capacity(asked.len());
     let mut refused = Vec::new();
     for (one, message) in asked.iter().zip(messages) {
-        match one.outbox.try_reserve(shared.connector.size(&message)) {
+        let size = shared.connector.size(&message);
+        let reserved = shared.check_size(size).and_then(|()| {
+            let room = one.outbox.try_reserve(size);
+            room.map_err(|why| shared.kind_of(why, size))
+        });
+        match reserved {
             Ok(reservation) => loaded.push((reservation, message)),
-            Err(why) => refused.push((one.slot.id().clone(), kind_of(why))),
+            Err(kind) => refused.push((one.slot.id().clone(), kind)),
         }
     }
     if !refused.is_empty() {

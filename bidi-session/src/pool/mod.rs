@@ -5,6 +5,7 @@ mod driver;
 mod events;
 mod inbox;
 mod inject;
+mod log;
 mod mailbox;
 mod ready;
 mod send;
@@ -33,7 +34,8 @@ const CLOSE_TIMEOUT: Duration = Duration::from_secs(5);
 /// Sessions with workers, kept up until they are removed.
 ///
 /// A pool is born with a term and dies with it: a new leadership makes a new pool.
-/// Clones share the pool; dropping the last one closes it in the background.
+/// Clones share the pool; dropping the last one closes it in the background, and so does
+/// the shutdown of its runtime. The README has a table of what happens on which end.
 pub struct Pool<C: Connector> {
     handle: Arc<PoolHandle<C>>,
 }

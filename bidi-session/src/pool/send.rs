@@ -3,7 +3,7 @@
 use crate::connector::Connector;
 use crate::error::{SendError, SendErrorKind};
 use crate::outbox::{OutboxSender, Refused};
-use crate::pool::Pool;
+use crate::pool::{Pool, Shared};
 
 /// An outbox, the message for it, and the message's size, bytes.
 type Addressed<Out> = (OutboxSender<Out>, Out, usize);
@@ -23,8 +23,10 @@ impl<C: Connector> Pool<C> {
         worker: impl AsRef<str>,
         message: C::Out,
     ) -> Result<(), SendError<C::Out>> {
-        let (outbox, message, bytes) = self.address(worker.as_ref(), message)?;
-        outbox.try_push(message, bytes).map_err(to_send_error)
+        let worker = worker.as_ref();
+        let (outbox, message, bytes) = self.address(worker, message)?;
+        let pushed = outbox.try_push(message, bytes);
+        pushed.map_err(|refused| self.to_send_error(worker, bytes, refused))
     }
 
     /// Queues a message on the worker's present session as soon as there is room.
@@ -42,8 +44,10 @@ impl<C: Connector> Pool<C> {
         worker: impl AsRef<str>,
         message: C::Out,
     ) -> Result<(), SendError<C::Out>> {
-        let (outbox, message, bytes) = self.address(worker.as_ref(), message)?;
-        outbox.push(message, bytes).await.map_err(to_send_error)
+        let worker = worker.as_ref();
+        let (outbox, message, bytes) = self.address(worker, message)?;
+        let pushed = outbox.push(message, bytes).await;
+        pushed.map_err(|refused| self.to_send_error(worker, bytes, refused))
     }
 
     /// Finds the outbox of a message and its size, or gives it back.
@@ -52,12 +56,19 @@ impl<C: Connector> Pool<C> {
         worker: &str,
         message: C::Out,
     ) -> Result<Addressed<C::Out>, SendError<C::Out>> {
-        match self.outbox(worker) {
-            Ok(outbox) => {
-                let bytes = self.shared().connector.size(&message);
-                Ok((outbox, message, bytes))
-            }
-            Err(kind) => Err(SendError { kind, message }),
+        let refuse = |kind, message| SendError {
+            worker: worker.into(),
+            kind,
+            message,
+        };
+        let outbox = match self.outbox(worker) {
+            Ok(outbox) => outbox,
+            Err(kind) => return Err(refuse(kind, message)),
+        };
+        let size = self.shared().connector.size(&message);
+        match self.shared().check_size(size) {
+            Ok(()) => Ok((outbox, message, size)),
+            Err(kind) => Err(refuse(kind, message)),
         }
     }
 
@@ -73,18 +84,44 @@ impl<C: Connector> Pool<C> {
         let session = slot.session().ok_or(SendErrorKind::NotConnected)?;
         Ok(session.1)
     }
-}
 
-/// Says what a refusal of an outbox is to a sender.
-pub(crate) fn kind_of(refused: Refused) -> SendErrorKind {
-    match refused {
-        Refused::Full => SendErrorKind::Full,
-        Refused::TooLarge => SendErrorKind::TooLarge,
-        Refused::Closed => SendErrorKind::NotConnected,
+    fn to_send_error<T>(
+        &self,
+        worker: &str,
+        size: usize,
+        (refused, message): (Refused, T),
+    ) -> SendError<T> {
+        SendError {
+            worker: worker.into(),
+            kind: self.shared().kind_of(refused, size),
+            message,
+        }
     }
 }
 
-fn to_send_error<T>((refused, message): (Refused, T)) -> SendError<T> {
-    let kind = kind_of(refused);
-    SendError { kind, message }
+impl<C: Connector> Shared<C> {
+    /// Refuses a message that no session could carry.
+    pub(crate) fn check_size(&self, size: usize) -> Result<(), SendErrorKind> {
+        let limit = self.max_message_bytes();
+        if size > limit {
+            return Err(SendErrorKind::TooLarge { size, limit });
+        }
+        Ok(())
+    }
+
+    /// Says what a refusal of an outbox is to the sender of a message of this size.
+    pub(crate) fn kind_of(&self, refused: Refused, size: usize) -> SendErrorKind {
+        match refused {
+            Refused::Full => SendErrorKind::Full,
+            Refused::TooLarge => SendErrorKind::TooLarge {
+                size,
+                limit: self.max_message_bytes(),
+            },
+            Refused::Closed => SendErrorKind::NotConnected,
+        }
+    }
+
+    fn max_message_bytes(&self) -> usize {
+        self.connector.max_size().min(self.config.outbox_bytes)
+    }
 }

@@ -17,7 +17,7 @@ use crate::connector::{Attempt, Connector};
 use crate::core::peer::{Input, Pace, Peer};
 use crate::event::DisconnectReason;
 use crate::pool::board::Board;
-use crate::pool::driver;
+use crate::pool::driver::{self, Tenure};
 use crate::pool::inbox::Inbox;
 use crate::pool::slot::{Aftermath, Place, Slot};
 use crate::pool::tally::Tally;
@@ -119,9 +119,20 @@ impl<C: Connector> Shared<C> {
         }
         let peer = Peer::new(self.pace(), self.seed_of(worker), self.clock.now());
         let mailbox = self.inbox.open(worker);
-        let slot = Arc::new(Slot::new(worker.clone(), place.clone(), peer, mailbox));
+        let slot = Arc::new(Slot::new(
+            worker.clone(),
+            place.clone(),
+            peer,
+            mailbox,
+            self.tally.clone(),
+            self.config.backoff_policy.clone(),
+        ));
         entries.slots.insert(worker.clone(), slot.clone());
-        let task = driver::drive(self.clone(), slot);
+        // Not under the lock: a runtime that has shut down drops the task at once, which
+        // closes the pool.
+        drop(entries);
+        let pool = self.clone();
+        let task = driver::drive(Tenure { pool, slot });
         self.tasks.spawn_on(task, &self.runtime);
         true
     }
@@ -170,7 +181,7 @@ impl<C: Connector> Shared<C> {
     /// Does what a step has left to do; no lock may be held.
     pub(crate) fn settle(&self, slot: &Slot<C>, aftermath: Aftermath<C::Out>) {
         self.count_stale_inputs(aftermath.stale_inputs);
-        aftermath.settle(slot.id(), &self.board);
+        aftermath.settle(slot, &self.board, self.clock.now());
     }
 
     pub(crate) fn count_stale_inputs(&self, count: u64) {

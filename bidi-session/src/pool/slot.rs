@@ -12,10 +12,14 @@ use tokio::sync::Notify;
 use crate::connector::{Connector, Failure};
 use crate::core::peer::{Input, Peer, Stage, Told};
 use crate::event::{DisconnectReason, EventKind};
+use crate::meters::Step;
 use crate::outbox::OutboxSender;
+use crate::policy::BackoffPolicy;
 use crate::pool::board::Board;
 use crate::pool::inbox::Inbox;
+use crate::pool::log::Log;
 use crate::pool::mailbox::Mailbox;
+use crate::pool::tally::Tally;
 use crate::state::WorkerState;
 use crate::worker::WorkerId;
 
@@ -25,6 +29,9 @@ pub(crate) type Kill = Box<dyn FnOnce() + Send>;
 /// A worker's entry in the pool.
 pub(crate) struct Slot<C: Connector> {
     id: WorkerId,
+    log: Log,
+    tally: Arc<Tally>,
+    policy: Option<BackoffPolicy>,
     mailbox: Arc<Mailbox<C::In>>,
     link: Mutex<Link<C>>,
     /// Wakes the worker's task.
@@ -40,6 +47,8 @@ struct Link<C: Connector> {
     kill: Option<Kill>,
     // The last session that ended.
     ended: Option<(u64, DisconnectReason)>,
+    // When it ended, until the next one begins.
+    lost_at: Option<Duration>,
 }
 
 /// Where a worker is, and who is expected there.
@@ -66,8 +75,14 @@ impl<C: Connector> Slot<C> {
         place: Place<C::Target>,
         peer: Peer,
         mailbox: Arc<Mailbox<C::In>>,
+        tally: Arc<Tally>,
+        policy: Option<BackoffPolicy>,
     ) -> Self {
+        tally.meters.joined();
         Self {
+            tally,
+            policy,
+            log: Log::new(id.clone()),
             id,
             mailbox,
             link: Mutex::new(Link {
@@ -76,6 +91,7 @@ impl<C: Connector> Slot<C> {
                 outbox: None,
                 kill: None,
                 ended: None,
+                lost_at: None,
             }),
             wake: Notify::new(),
             changed: Notify::new(),
@@ -84,6 +100,10 @@ impl<C: Connector> Slot<C> {
 
     pub(crate) fn id(&self) -> &WorkerId {
         &self.id
+    }
+
+    pub(crate) fn log(&self) -> &Log {
+        &self.log
     }
 
     pub(crate) fn mailbox(&self) -> &Mailbox<C::In> {
@@ -134,9 +154,14 @@ impl<C: Connector> Slot<C> {
         if !is_due {
             return None;
         }
-        let _: Told<C::In> = link.peer.step(now, Input::Begun { generation });
+        let from = link.peer.phase();
+        let told: Told<C::In> = link.peer.step(now, Input::Begun { generation });
+        let step = Step::new(from, link.peer.phase(), &told);
         link.outbox = Some(outbox);
-        Some(link.place.clone())
+        let place = link.place.clone();
+        drop(link);
+        self.tally.meters.stepped(step);
+        Some(place)
     }
 
     /// Notes that the attempt opened a stream which this kill switch ends.
@@ -172,7 +197,21 @@ impl<C: Connector> Slot<C> {
         now: Duration,
         input: Input,
     ) -> Aftermath<C::Out> {
-        self.apply(self.lock(), inbox, now, input)
+        let delay = self.delay_after(&input);
+        let mut link = self.lock();
+        link.peer.offer_delay(delay);
+        self.apply(link, inbox, now, input)
+    }
+
+    /// Asks the owner's policy, without the lock: it is foreign code.
+    fn delay_after(&self, input: &Input) -> Option<Duration> {
+        let policy = self.policy.as_ref()?;
+        if !matches!(input, Input::Failed { .. } | Input::Ended { .. }) {
+            return None;
+        }
+        // Only the worker's task adds to them, and it is here.
+        let failures = self.lock().peer.failures();
+        policy.delay(failures)
     }
 
     /// Moves the worker elsewhere; `None` when the entry has left the pool.
@@ -247,13 +286,19 @@ impl<C: Connector> Slot<C> {
         now: Duration,
         input: Input,
     ) -> Aftermath<C::Out> {
+        let from = link.peer.phase();
         let told = link.peer.step(now, input);
+        let mut step = Step::new(from, link.peer.phase(), &told);
         let ended = told.iter().find_map(|(generation, kind)| match kind {
             EventKind::Disconnected { reason } => Some((*generation, reason.clone())),
             _ => None,
         });
         if ended.is_some() {
             link.ended.clone_from(&ended);
+            link.lost_at = Some(now);
+        }
+        if link.peer.session().is_some() {
+            step.away = link.lost_at.take().map(|at| now.saturating_sub(at));
         }
         let mut aftermath = Aftermath {
             outbox: None,
@@ -267,6 +312,8 @@ impl<C: Connector> Slot<C> {
         }
         inbox.tell(&self.mailbox, told);
         drop(link);
+        // Outside of the lock: a recorder is foreign code.
+        self.tally.meters.stepped(step);
         self.wake.notify_one();
         self.changed.notify_waiters();
         aftermath
@@ -289,7 +336,10 @@ impl<C: Connector> fmt::Debug for Slot<C> {
 
 impl<Out> Aftermath<Out> {
     /// Ends the connection, drops what is queued and fails the rounds that wait.
-    pub(crate) fn settle<In>(self, worker: &WorkerId, board: &Board<In>) {
+    pub(crate) fn settle<C>(self, slot: &Slot<C>, board: &Board<C::In>, now: Duration)
+    where
+        C: Connector<Out = Out>,
+    {
         if let Some(kill) = self.kill {
             kill();
         }
@@ -299,8 +349,8 @@ impl<Out> Aftermath<Out> {
             outbox.close();
         }
         if let Some((generation, reason)) = self.ended {
-            tracing::info!(%worker, generation, %reason, "session ended");
-            board.fail(worker, generation, &reason);
+            slot.log().ended(now, generation, &reason);
+            board.fail(slot.id(), generation, &reason);
         }
     }
 }

@@ -3,9 +3,10 @@
 use std::future::Future;
 
 use ::tonic::{Request, Response, Status, Streaming};
+use futures_util::StreamExt;
 
 use super::metadata;
-use super::stream::SessionStream;
+use super::stream::{Fault, SessionStream};
 use crate::acceptor::{Acceptor, Session, Unadmitted};
 use crate::handshake::{Hello, Refusal};
 
@@ -52,9 +53,11 @@ impl Acceptor {
             .map_err(|why| metadata::refused(&Refusal::Malformed(why)))?;
         let admission = self.admit(&hello).await.map_err(|why| status(&why))?;
         // The stream comes before the task: dropped with the response, it ends the session.
-        let mut response = Response::new(SessionStream::new(admission.replies));
+        let fault = Fault::default();
+        let mut response = Response::new(SessionStream::new(admission.replies, fault.clone()));
         metadata::write(admission.welcome.to_fields(), response.metadata_mut());
         let requests = request.into_inner();
+        let requests = requests.map(move |message| message.map_err(|status| fault.note(status)));
         tokio::spawn(admission.tenure.run(requests, handler));
         Ok(response)
     }

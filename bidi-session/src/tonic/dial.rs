@@ -14,6 +14,8 @@ use hyper_util::rt::TokioIo;
 use tokio::net::TcpStream;
 use tower_service::Service;
 
+use super::first_bytes::Telling;
+use super::goodbye::{Goodbye, Overheard};
 use super::kill::{KillSwitch, Killable};
 use super::resolver::Resolver;
 
@@ -28,22 +30,29 @@ const MAX_ADDRESSES: usize = 8;
 /// A channel reconnects by itself; a session must not, since its end would go unseen.
 pub(super) struct Dial {
     once: Option<(Resolver, KillSwitch)>,
+    goodbye: Goodbye,
     has_no_delay: bool,
 }
 
 // ===== impl Dial =====
 
 impl Dial {
-    pub(super) fn new(resolver: Resolver, switch: KillSwitch, has_no_delay: bool) -> Self {
+    pub(super) fn new(
+        resolver: Resolver,
+        switch: KillSwitch,
+        goodbye: Goodbye,
+        has_no_delay: bool,
+    ) -> Self {
         Self {
             once: Some((resolver, switch)),
+            goodbye,
             has_no_delay,
         }
     }
 }
 
 impl Service<Uri> for Dial {
-    type Response = TokioIo<Killable<TcpStream>>;
+    type Response = TokioIo<Telling<Killable<Overheard<TcpStream>>>>;
     type Error = io::Error;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, io::Error>> + Send>>;
 
@@ -53,6 +62,7 @@ impl Service<Uri> for Dial {
 
     fn call(&mut self, uri: Uri) -> Self::Future {
         let once = self.once.take();
+        let goodbye = self.goodbye.clone();
         let has_no_delay = self.has_no_delay;
         Box::pin(async move {
             let Some((resolver, switch)) = once else {
@@ -62,7 +72,9 @@ impl Service<Uri> for Dial {
             let addresses = resolver.resolve(&host, port).await;
             let stream = connect(&addresses.map_err(io::Error::other)?).await?;
             stream.set_nodelay(has_no_delay)?;
-            Ok(TokioIo::new(switch.guard(stream)))
+            let is_secret = uri.scheme_str() == Some("https");
+            let stream = switch.guard(goodbye.overhear(stream, is_secret));
+            Ok(TokioIo::new(Telling::new(stream, is_secret)))
         })
     }
 }
@@ -141,7 +153,12 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let uri = format!("http://{}", listener.local_addr().unwrap());
         let uri: Uri = uri.parse().unwrap();
-        let mut dial = Dial::new(Resolver::system(), KillSwitch::new(), true);
+        let mut dial = Dial::new(
+            Resolver::system(),
+            KillSwitch::new(),
+            Goodbye::default(),
+            true,
+        );
         dial.call(uri.clone()).await.unwrap();
         assert!(dial.call(uri).await.is_err());
     }

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bidi_session::memory::{Acceptor, Direction, Network};
+use bidi_session::Direction;
+use bidi_session::memory::{Acceptor, Network};
 use bidi_session::{Phase, Pool, PoolConfig, RoundError, SendErrorKind};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::Instant;
@@ -54,9 +55,9 @@ async fn refused_and_hanging_dials_leave_sessions_alone() {
 #[tokio::test(start_paused = true)]
 async fn a_cut_is_found_by_both_ends_within_ten_seconds() {
     for directions in [
-        &[Direction::ToWorker, Direction::ToPool][..],
+        &[Direction::ToWorker, Direction::FromWorker][..],
         &[Direction::ToWorker],
-        &[Direction::ToPool],
+        &[Direction::FromWorker],
     ] {
         let network = Network::new(1);
         let (over, mut ended) = mpsc::channel(4);
@@ -180,7 +181,7 @@ async fn a_delay_keeps_the_order_and_its_range() {
     let (network, pool, mut events) = up(&["a"]).await;
     assert_eq!(told(&mut events).await, "a connected");
     network.delay("a", Direction::ToWorker, millis(100)..=millis(300));
-    network.delay("a", Direction::ToPool, millis(50)..=millis(50));
+    network.delay("a", Direction::FromWorker, millis(50)..=millis(50));
     let mut times = Vec::new();
     for tag in 0..50 {
         let start = Instant::now();
@@ -204,7 +205,7 @@ async fn a_delay_keeps_the_order_and_its_range() {
 async fn a_reset_strikes_at_the_message_that_was_named() {
     let (network, pool, mut events) = up(&["a"]).await;
     assert_eq!(told(&mut events).await, "a connected");
-    network.reset_after("a", Direction::ToPool, 3);
+    network.reset_after("a", Direction::FromWorker, 3);
     for tag in 0..5 {
         pool.try_send("a", note(tag)).unwrap();
     }

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use bidi_session::Direction;
 use bidi_session::EventKind;
-use bidi_session::memory::{Acceptor, Direction, Network};
+use bidi_session::memory::{Acceptor, Network};
 use tokio::time::Instant;
 
 use crate::grammar::Grammar;
@@ -44,7 +45,7 @@ async fn no_message_crosses_a_thousand_reconnects() {
         sessions += 1;
         // Breaks anywhere within what is sent now.
         let most = messages / 1_000;
-        let ways = [Direction::ToWorker, Direction::ToPool];
+        let ways = [Direction::ToWorker, Direction::FromWorker];
         network.reset_after("a", ways[random.usize(..2)], random.u64(..most));
         for serial in 0..most {
             let message = note(generation << 32 | serial);
@@ -74,7 +75,7 @@ async fn no_message_crosses_a_thousand_reconnects() {
 
 #[tokio::test(start_paused = true)]
 async fn an_end_that_arrives_30_s_late_does_not_touch_the_next_session() {
-    for direction in [Direction::ToWorker, Direction::ToPool] {
+    for direction in [Direction::ToWorker, Direction::FromWorker] {
         let network = Network::new(1);
         let acceptor = Acceptor::new("a", 1, 0);
         let over = Arc::new(AtomicU64::new(0));

@@ -1,7 +1,8 @@
 //! Rounds that reach only some of their workers or mix their answers, and waits for
 //! workers that end too late.
 
-use bidi_session::memory::{Acceptor, Direction, Network};
+use bidi_session::Direction;
+use bidi_session::memory::{Acceptor, Network};
 use bidi_session::{InjectError, Pool, PoolConfig, RoundError, SendErrorKind, WorkerId};
 use futures_util::FutureExt;
 use tokio::time::Instant;
@@ -118,8 +119,8 @@ async fn ten_rounds_in_flight_take_their_own_answers_in_any_order() {
 #[tokio::test(start_paused = true)]
 async fn a_death_fails_the_rounds_that_wait_for_it_and_no_other() {
     let (network, pool, _events) = up(&["a", "b", "c"]).await;
-    network.stall("a", Direction::ToPool);
-    network.stall("b", Direction::ToPool);
+    network.stall("a", Direction::FromWorker);
+    network.stall("b", Direction::FromWorker);
     let inject = |id: u64, asked: &[&str]| pool.inject(id, asked, |_| barrier(id)).unwrap();
     let waits = [
         inject(1, &["a", "b"]),

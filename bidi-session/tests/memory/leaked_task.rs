@@ -1,6 +1,7 @@
 //! Workers that are removed in whatever phase: nothing of them is left.
 
-use bidi_session::memory::{Direction, Network};
+use bidi_session::Direction;
+use bidi_session::memory::Network;
 use bidi_session::{EventKind, Phase};
 use tokio::time::Instant;
 
@@ -19,7 +20,7 @@ async fn ten_thousand_inserts_and_removals_leave_no_task() {
     }
     network.hang("hangs");
     serve_echo(&network, "slow", 1);
-    network.delay("slow", Direction::ToPool, millis(300)..=millis(600));
+    network.delay("slow", Direction::FromWorker, millis(300)..=millis(600));
     let (pool, mut events) = pool(&network, 1);
     let before = tasks();
     let mut random = fastrand::Rng::with_seed(1);

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bidi_session::memory::{Acceptor, Direction, Network};
+use bidi_session::Direction;
+use bidi_session::memory::{Acceptor, Network};
 use bidi_session::{Events, Pool, PoolConfig};
 use tokio::time::Instant;
 
@@ -152,7 +153,7 @@ impl Run {
 
     fn fault(&mut self) {
         let worker = self.worker();
-        let ways = [Direction::ToWorker, Direction::ToPool];
+        let ways = [Direction::ToWorker, Direction::FromWorker];
         let way = ways[self.random.usize(..2)];
         let network = &self.network;
         match self.random.u32(..12) {

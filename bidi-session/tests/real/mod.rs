@@ -169,6 +169,11 @@ impl Host {
         endpoint(self.address)
     }
 
+    /// Counts the tasks of its servers.
+    pub(crate) fn tasks(&self) -> usize {
+        self.runtime.as_ref().unwrap().metrics().num_alive_tasks()
+    }
+
     /// Ends all its tasks at once; its sockets close.
     pub(crate) fn kill(mut self) {
         self.stop();
@@ -201,7 +206,7 @@ fn serve(runtime: &Runtime, address: SocketAddr, node: impl Worker) -> SocketAdd
 }
 
 /// Listens; a port that a killed server has just left may take a moment to be free.
-fn listen(address: SocketAddr) -> TcpListener {
+pub(crate) fn listen(address: SocketAddr) -> TcpListener {
     for _ in 0..1000 {
         let socket = match address {
             SocketAddr::V4(_) => tokio::net::TcpSocket::new_v4(),
@@ -288,12 +293,16 @@ pub(crate) async fn within<F: Future>(limit: Duration, what: F) -> F::Output {
 
 /// Returns the next event that is no failed attempt.
 pub(crate) async fn next(events: &mut Events<Connect>) -> Event<Reply> {
-    loop {
-        let event = soon(events.recv()).await.expect("the pool is closed");
-        if !matches!(event.kind, EventKind::AttemptFailed { .. }) {
-            return event;
+    // One limit for all of them: attempts may fail for ever.
+    soon(async {
+        loop {
+            let event = events.recv().await.expect("the pool is closed");
+            if !matches!(event.kind, EventKind::AttemptFailed { .. }) {
+                return event;
+            }
         }
-    }
+    })
+    .await
 }
 
 /// Waits for a session and returns its generation and the worker's incarnation.

@@ -96,32 +96,47 @@ impl Peer {
         }
     }
 
+    /// Returns how many attempts have failed since the last healthy session.
+    pub(crate) fn failures(&self) -> u32 {
+        self.backoff.failures()
+    }
+
+    /// Sets the delay of the next step, if that is a failure, in place of the pace's.
+    pub(crate) fn offer_delay(&mut self, delay: Option<Duration>) {
+        self.backoff.offer(delay);
+    }
+
     pub(crate) fn stage(&self) -> Stage {
         self.stage
     }
 
     /// Returns what is known of the worker.
     pub(crate) fn state(&self, now: Duration) -> WorkerState {
-        let (phase, retry_in) = match self.stage {
-            Stage::Resting { until, is_blocked } => {
-                let phase = if is_blocked {
-                    Phase::Blocked
-                } else {
-                    Phase::Waiting
-                };
-                (phase, Some(until.saturating_sub(now)))
-            }
-            Stage::Dialing => (Phase::Connecting, None),
-            Stage::Up { .. } => (Phase::Up, None),
-            Stage::Gone => (Phase::Removed, None),
+        let retry_in = match self.stage {
+            Stage::Resting { until, .. } => Some(until.saturating_sub(now)),
+            _ => None,
         };
         WorkerState {
-            phase,
+            phase: self.phase(),
             generation: self.generation,
             elapsed: now.saturating_sub(self.since),
             attempts: self.backoff.failures(),
             last_error: self.last_error.clone(),
             retry_in,
+        }
+    }
+
+    pub(crate) fn phase(&self) -> Phase {
+        match self.stage {
+            Stage::Resting {
+                is_blocked: false, ..
+            } => Phase::Waiting,
+            Stage::Resting {
+                is_blocked: true, ..
+            } => Phase::Blocked,
+            Stage::Dialing => Phase::Connecting,
+            Stage::Up { .. } => Phase::Up,
+            Stage::Gone => Phase::Removed,
         }
     }
 

@@ -11,27 +11,35 @@ use std::time::Duration;
 use ::tonic::metadata::MetadataMap;
 use ::tonic::transport::{Channel, Endpoint};
 use ::tonic::{Code, Request, Response, Status, Streaming};
-use futures_util::StreamExt;
 use tokio::time::timeout;
 
 use super::dial::Dial;
-use super::failure::{describe, shorten, status_text};
+use super::failure::describe;
+use super::goodbye::Goodbye;
+use super::inbound::Inbound;
 use super::kill::KillSwitch;
-use super::pings::Pings;
+use super::pings::{Leave, Pings};
 use super::resolver::Resolver;
 use super::{KEEPALIVE_TIMEOUT, metadata};
-use crate::connector::{Attempt, Connector, Failure, OpenClass, OpenError, Opened};
+use crate::connector::{Attempt, Connector, OpenClass, OpenError, Opened};
 use crate::handshake::{Hello, Refusal, Welcome};
 use crate::outbox::Outbox;
 
 /// How long a worker may take to answer the call: longer than an acceptor waits for an
 /// older handler to stop, and shorter than the default bound of the whole attempt, so
 /// that its text is the one that is told.
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(8);
+pub(super) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(8);
+
+/// Largest message that is sent, by default: what gRPC servers take by default.
+const MAX_MESSAGE_BYTES: usize = 4 * 1024 * 1024;
 
 /// What a server has to do that does not speak the handshake.
-const HOW_TO_ANSWER: &str =
-    "a worker must answer the call with the session handshake before it reads, as `Acceptor` does";
+const HOW_TO_ANSWER: &str = "a worker must answer the call with the session handshake before it reads, as `Acceptor` does; \
+     for other servers there is `Handshake::Off`";
+
+/// What the owner has to do for a server that waits for a message.
+const HOW_TO_GREET: &str =
+    "a server that reads before it answers needs a first message, see `Tonic::with_greeting`";
 
 /// Reaches workers over gRPC, through any bidirectional method of a generated client.
 ///
@@ -40,20 +48,46 @@ const HOW_TO_ANSWER: &str =
 /// at once. Clones share the look-ups.
 ///
 /// The endpoint's own settings hold, but for these: its HTTP/2 keepalive is replaced by
-/// 5 s + 5 s while idle (300 s for an address that answered "too many pings"), a Unix
-/// socket's path, a local address and TCP keepalive are not used. TLS of the endpoint is
-/// used, with the TLS features of the `tonic` crate.
+/// 5 s + 5 s while idle, a Unix socket's path, a local address and TCP keepalive are not
+/// used. TLS of the endpoint is used, with the TLS features of the `tonic` crate.
+///
+/// An address that complains of too many pings is pinged every 300 s from then on. gRPC in
+/// Go complains when it closes the connection, which cannot be heard over TLS: such a
+/// server has to permit pings every 5 s.
 pub struct Tonic<Out, In> {
     call: Arc<Call<Out, In>>,
     size: Arc<dyn Fn(&Out) -> usize + Send + Sync>,
     answers: Arc<Answers<In>>,
+    greeting: Arc<Greeting<Out>>,
+    handshake: Handshake,
+    max_message_bytes: usize,
     resolver: Resolver,
     pings: Arc<Pings>,
+}
+
+/// What the pool and a worker say to each other before the first message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Handshake {
+    /// In the metadata of the call and of its response, as `Acceptor` and the page
+    /// `docs/handshake.md` have it.
+    #[default]
+    Metadata,
+    /// Nothing, for servers that do not know this crate. A session begins when the
+    /// response's headers arrive. A server that reads a message before it answers needs
+    /// a [greeting](Tonic::with_greeting).
+    ///
+    /// Nobody checks then that the right worker answers, and no worker refuses a lower
+    /// term: that is left to the messages. An expected incarnation is refused, since
+    /// nobody tells the actual one.
+    Off,
 }
 
 type Call<Out, In> = dyn Fn(Channel, Request<Outbox<Out>>) -> Calling<In> + Send + Sync;
 
 type Answers<In> = dyn Fn(&In) -> Option<u64> + Send + Sync;
+
+type Greeting<Out> = dyn Fn(&Attempt) -> Vec<Out> + Send + Sync;
 
 type Calling<In> = Pin<Box<dyn Future<Output = Result<Response<Streaming<In>>, Status>> + Send>>;
 
@@ -77,6 +111,9 @@ where
             call: Arc::new(move |channel, request| Box::pin(call(channel, request))),
             size: Arc::new(prost::Message::encoded_len),
             answers: Arc::new(|_| None),
+            greeting: Arc::new(|_| Vec::new()),
+            handshake: Handshake::Metadata,
+            max_message_bytes: MAX_MESSAGE_BYTES,
             resolver: Resolver::system(),
             pings: Arc::default(),
         }
@@ -89,6 +126,40 @@ where
         answers: impl Fn(&In) -> Option<u64> + Send + Sync + 'static,
     ) -> Self {
         self.answers = Arc::new(answers);
+        self
+    }
+
+    /// Sets the first messages of each stream, ahead of all others; by default none.
+    ///
+    /// Called once for each stream, before it opens, so a stream that the worker then
+    /// refuses has called it too. It must not block. A panic, and messages that do not
+    /// fit the outbox, are a failed attempt.
+    #[must_use]
+    pub fn with_greeting(
+        mut self,
+        greeting: impl Fn(&Attempt) -> Vec<Out> + Send + Sync + 'static,
+    ) -> Self {
+        self.greeting = Arc::new(greeting);
+        self
+    }
+
+    /// Sets the handshake; [`Handshake::Metadata`] by default.
+    #[must_use]
+    pub fn with_handshake(mut self, handshake: Handshake) -> Self {
+        self.handshake = handshake;
+        self
+    }
+
+    /// Sets the size of the largest message that is sent; default 4 MiB, which is what
+    /// gRPC servers take unless told otherwise. The pool's `outbox_bytes` bounds it too.
+    ///
+    /// A larger one is refused before it is queued, and the session stays up. Where the
+    /// worker's own limit is lower, or it sends more than the generated client decodes
+    /// (`max_decoding_message_size`, 4 MiB), the session ends with
+    /// [`FailureKind::TooLarge`](crate::FailureKind::TooLarge).
+    #[must_use]
+    pub fn with_max_message_bytes(mut self, bytes: usize) -> Self {
+        self.max_message_bytes = bytes;
         self
     }
 
@@ -117,6 +188,10 @@ where
         attempt: Attempt,
         outbox: Outbox<Out>,
     ) -> Result<Opened<In>, OpenError> {
+        if self.handshake == Handshake::Off && attempt.incarnation.is_some() {
+            let text = "an incarnation is expected, which nobody tells without a handshake";
+            return Err(OpenError::new(OpenClass::Refused, text));
+        }
         let address = target.uri().to_string();
         let endpoint = target
             .http2_keep_alive_interval(self.pings.interval(&address))
@@ -126,29 +201,29 @@ where
         // Held by this future first and by the session later: whichever ends, so does
         // the connection.
         let guard = switch.kill_on_drop();
-        let dial = Dial::new(self.resolver.clone(), switch, endpoint.get_tcp_nodelay());
+        let goodbye = Goodbye::default();
+        let leave = Leave::new(self.pings, address, goodbye.clone());
+        let has_no_delay = endpoint.get_tcp_nodelay();
+        let dial = Dial::new(self.resolver.clone(), switch, goodbye, has_no_delay);
         let channel = endpoint
             .connect_with_connector(dial)
             .await
             .map_err(|error| unreachable(describe(&error)))?;
         let mut request = Request::new(outbox);
-        metadata::write(Hello::of(&attempt).to_fields(), request.metadata_mut());
+        if self.handshake == Handshake::Metadata {
+            metadata::write(Hello::of(&attempt).to_fields(), request.metadata_mut());
+        }
         let answer = timeout(HANDSHAKE_TIMEOUT, (self.call)(channel, request)).await;
-        let answer = answer.map_err(|_| unreachable(silent()))?;
-        let answer = answer.map_err(|status| {
-            self.pings.note(&address, &status);
-            refused(&status, attempt.term)
-        })?;
+        let answer = answer.map_err(|_| unreachable(silent(self.handshake)))?;
+        let answer =
+            answer.map_err(|status| refused(&status, leave.take(&status), attempt.term))?;
         let (headers, inbound, _) = answer.into_parts();
-        let incarnation = welcome(&headers, &attempt)?;
-        let pings = self.pings;
-        let inbound = inbound.map(move |message| {
-            message.map_err(|status| {
-                pings.note(&address, &status);
-                Failure::new(status_text(&status))
-            })
-        });
-        Ok(Opened::new(inbound, Some(incarnation), move || drop(guard)))
+        let incarnation = match self.handshake {
+            Handshake::Metadata => Some(welcome(&headers, &attempt)?),
+            Handshake::Off => None,
+        };
+        let inbound = Inbound::new(inbound, leave);
+        Ok(Opened::new(inbound, incarnation, move || drop(guard)))
     }
 }
 
@@ -173,6 +248,14 @@ where
         (self.size)(message)
     }
 
+    fn greeting(&self, attempt: &Attempt) -> Vec<Out> {
+        (self.greeting)(attempt)
+    }
+
+    fn max_size(&self) -> usize {
+        self.max_message_bytes
+    }
+
     fn answers(&self, message: &In) -> Option<u64> {
         (self.answers)(message)
     }
@@ -193,6 +276,9 @@ impl<Out, In> Clone for Tonic<Out, In> {
             call: self.call.clone(),
             size: self.size.clone(),
             answers: self.answers.clone(),
+            greeting: self.greeting.clone(),
+            handshake: self.handshake,
+            max_message_bytes: self.max_message_bytes,
             resolver: self.resolver.clone(),
             pings: self.pings.clone(),
         }
@@ -211,7 +297,7 @@ impl<Out, In> fmt::Debug for Tonic<Out, In> {
 
 /// Checks that the worker that is meant answered, and returns its incarnation.
 fn welcome(headers: &MetadataMap, attempt: &Attempt) -> Result<u64, OpenError> {
-    let refuse = |text: String| Err(OpenError::new(OpenClass::Refused, shorten(text)));
+    let refuse = |text: String| Err(OpenError::new(OpenClass::Refused, text));
     let welcome = match Welcome::from_fields(metadata::read(headers)) {
         Ok(Some(welcome)) => welcome,
         Ok(None) => {
@@ -224,8 +310,8 @@ fn welcome(headers: &MetadataMap, attempt: &Attempt) -> Result<u64, OpenError> {
     welcome.check(attempt)
 }
 
-/// Says what a failed call means for the next attempt.
-fn refused(status: &Status, term: u64) -> OpenError {
+/// Says what a failed call means for the next attempt; `text` says how it ended.
+fn refused(status: &Status, text: String, term: u64) -> OpenError {
     let fields = metadata::read(status.metadata());
     let Some(refusal) = Refusal::from_fields(fields, status.message()) else {
         let class = match status.code() {
@@ -234,21 +320,22 @@ fn refused(status: &Status, term: u64) -> OpenError {
             }
             _ => OpenClass::Unreachable,
         };
-        return OpenError::new(class, status_text(status));
+        return OpenError::new(class, text);
     };
     let class = refusal.class(term);
-    OpenError::new(class, shorten(refusal.to_string()))
+    OpenError::new(class, refusal.to_string())
 }
 
 fn unreachable(text: String) -> OpenError {
     OpenError::new(OpenClass::Unreachable, text)
 }
 
-fn silent() -> String {
-    format!(
-        "no answer within {} s: {HOW_TO_ANSWER}",
-        HANDSHAKE_TIMEOUT.as_secs()
-    )
+fn silent(handshake: Handshake) -> String {
+    let hint = match handshake {
+        Handshake::Metadata => HOW_TO_ANSWER,
+        Handshake::Off => HOW_TO_GREET,
+    };
+    format!("no answer within {} s: {hint}", HANDSHAKE_TIMEOUT.as_secs())
 }
 
 #[cfg(test)]

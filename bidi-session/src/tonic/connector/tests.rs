@@ -40,12 +40,13 @@ fn a_server_without_the_handshake_is_told_what_to_do() {
     let plain = welcome(&MetadataMap::new(), &attempt()).unwrap_err();
     assert_eq!(plain.class, OpenClass::Refused);
     assert!(plain.text.contains("Acceptor"), "{plain}");
-    assert!(silent().contains("Acceptor"));
+    assert!(silent(Handshake::Metadata).contains("Acceptor"));
+    assert!(silent(Handshake::Off).contains("with_greeting"));
 }
 
 #[test]
 fn each_refusal_has_its_pace() {
-    let class = |refusal: Refusal| refused(&metadata::refused(&refusal), 5).class;
+    let class = |refusal: Refusal| refused(&metadata::refused(&refusal), String::new(), 5).class;
     assert_eq!(
         class(Refusal::LowerTerm { highest: 6 }),
         OpenClass::HigherTerm(6)
@@ -71,6 +72,6 @@ fn a_plain_status_is_retried_by_its_code() {
         (Status::unauthenticated("x"), OpenClass::Refused),
         (Status::permission_denied("x"), OpenClass::Refused),
     ] {
-        assert_eq!(refused(&status, 5).class, class, "{status}");
+        assert_eq!(refused(&status, String::new(), 5).class, class, "{status}");
     }
 }
