@@ -21,3 +21,4 @@ mod random_run;
 mod rig;
 mod slow_insert;
 mod stalled_owner;
+mod unheld_claim;
