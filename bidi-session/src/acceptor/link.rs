@@ -54,6 +54,10 @@ type Requests<In> = Pin<Box<dyn Stream<Item = Result<In, Break>> + Send>>;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Break {
     /// The connection or the controller is gone.
+    #[cfg_attr(
+        not(feature = "tonic"),
+        expect(dead_code, reason = "only gRPC's streams end so")
+    )]
     Lost,
     /// A message cannot be read, of which the controller is to be told.
     Unreadable,
