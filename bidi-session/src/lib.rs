@@ -3,7 +3,8 @@
 //! A [`Pool`] keeps one session with each worker that was inserted, until it is
 //! removed. What happens comes out of [`Events`]; a [`Round`] sends one message to each
 //! of several workers and collects their answers. Module `tonic` has both ends over
-//! gRPC; other transports implement [`Connector`].
+//! gRPC, module `memory` both ends within a test; other transports implement
+//! [`Connector`].
 //!
 //! Three numbers keep what is old from what is new. The *term* is the controller's, for
 //! as long as it leads: a pool is born with one, and workers refuse a lower one than
@@ -21,7 +22,7 @@ mod connector;
 mod core;
 mod error;
 mod event;
-#[cfg(feature = "tonic")]
+#[cfg(any(feature = "tonic", feature = "test-util"))]
 mod handshake;
 mod meters;
 mod outbox;
@@ -30,8 +31,11 @@ mod pool;
 mod state;
 mod worker;
 
-#[cfg(feature = "tonic")]
+#[cfg(any(feature = "tonic", feature = "test-util"))]
 mod acceptor;
+#[cfg(feature = "test-util")]
+#[cfg_attr(docsrs, doc(cfg(feature = "test-util")))]
+pub mod memory;
 #[cfg(feature = "tonic")]
 #[cfg_attr(docsrs, doc(cfg(feature = "tonic")))]
 pub mod tonic;

@@ -7,6 +7,8 @@
 //! Fields are pairs of a header's name and its value here; a transport puts them
 //! where its metadata is.
 
+mod controller;
+
 use std::fmt::{self, Write as _};
 
 /// Version of this handshake; the value of [`VERSION_HEADER`].

@@ -83,7 +83,7 @@ struct Queue<Out> {
 }
 
 /// Returns both ends of a new outbox that holds at most `limit`.
-#[cfg(any(feature = "tonic", test))]
+#[cfg(any(feature = "tonic", feature = "test-util", test))]
 pub(crate) fn outbox<Out>(limit: Room) -> (OutboxSender<Out>, Outbox<Out>) {
     metered(limit, OutboxMeter::default())
 }
@@ -119,6 +119,12 @@ pub(crate) fn metered<Out>(limit: Room, meter: OutboxMeter) -> (OutboxSender<Out
 // ===== impl Outbox =====
 
 impl<Out> Outbox<Out> {
+    /// Returns how many messages are queued.
+    #[cfg(feature = "test-util")]
+    pub(crate) fn len(&self) -> usize {
+        self.batch.len() + self.shared.lock().items.len()
+    }
+
     fn take(&mut self) -> Option<Out> {
         let (item, bytes) = self.batch.pop_front()?;
         self.spent.count += 1;
@@ -248,7 +254,7 @@ impl<Out> OutboxSender<Out> {
     }
 
     /// Takes no further message; the stream ends after what is queued.
-    #[cfg(feature = "tonic")]
+    #[cfg(any(feature = "tonic", feature = "test-util"))]
     pub(crate) fn finish(&self) {
         let mut queue = self.shared.lock();
         queue.is_finished = true;

@@ -1,6 +1,6 @@
 //! Where rounds wait for their answers.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -24,7 +24,8 @@ pub(crate) struct Board<In> {
 
 struct State<In> {
     rounds: Rounds<In>,
-    waiting: HashMap<u64, Arc<Notify>>,
+    // In order, so that those who wait are woken in the same one in each run.
+    waiting: BTreeMap<u64, Arc<Notify>>,
 }
 
 /// A barrier round in flight; dropping it forgets its answers.
@@ -48,7 +49,7 @@ impl<In> Board<In> {
             tally,
             state: Mutex::new(State {
                 rounds: Rounds::new(),
-                waiting: HashMap::new(),
+                waiting: BTreeMap::new(),
             }),
         }
     }

@@ -167,11 +167,14 @@ impl<C: Connector> Shared<C> {
     pub(crate) fn close(&self) {
         let mut entries = self.write();
         entries.is_closed = true;
-        let slots = std::mem::take(&mut entries.slots);
+        let slots = std::mem::take(&mut entries.slots).into_values();
+        let mut slots: Vec<_> = slots.collect();
+        // The order of a hash map would leak into the events of a seeded run.
+        slots.sort_unstable_by(|one, other| one.id().cmp(other.id()));
         let now = self.clock.now();
         self.board.close();
         let ended: Vec<_> = slots
-            .into_values()
+            .into_iter()
             .map(|slot| {
                 let input = Input::Removed(DisconnectReason::PoolClosed);
                 let aftermath = slot.step(&self.inbox, now, input);

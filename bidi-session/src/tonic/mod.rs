@@ -23,13 +23,12 @@ mod first_bytes;
 mod goodbye;
 mod inbound;
 mod kill;
-mod link;
 mod metadata;
 mod pings;
 #[cfg(feature = "test-util")]
 mod proxy;
 mod resolver;
-mod session;
+mod stream;
 mod verdict;
 
 #[cfg(test)]
@@ -40,12 +39,12 @@ pub mod handshake {}
 
 use std::time::Duration;
 
-pub use acceptor::Acceptor;
-pub use connector::{Handshake, Tonic};
+pub use self::connector::{Handshake, Tonic};
 #[cfg(feature = "test-util")]
 #[cfg_attr(docsrs, doc(cfg(feature = "test-util")))]
-pub use proxy::{FaultProxy, Flow, ProxyCounts, Way, WayCounts};
-pub use session::{Session, SessionOver, SessionSender, SessionStream, TrySendError};
+pub use self::proxy::{FaultProxy, Flow, ProxyCounts, Way, WayCounts};
+pub use self::stream::SessionStream;
+pub use crate::acceptor::{Acceptor, Session, SessionOver, SessionSender, TrySendError};
 
 /// How often a silent connection is pinged; give it to the worker's server as well.
 pub const KEEPALIVE_INTERVAL: Duration = Duration::from_secs(5);

@@ -274,4 +274,6 @@ impl Peer {
 }
 
 #[cfg(test)]
+mod model;
+#[cfg(test)]
 mod tests;

@@ -1,9 +1,5 @@
-use proptest::prelude::*;
-
 use super::*;
 use crate::connector::Failure;
-
-type Event = (u64, EventKind<()>);
 
 const PACE: Pace = Pace {
     backoff_base: Duration::from_millis(100),
@@ -135,83 +131,4 @@ fn removal_is_told_once_and_last() {
         assert_eq!(peer.step::<()>(at(2), input), []);
     }
     assert!(!peer.hear(1, 1));
-}
-
-/// Accepts `(AttemptFailed* Connected Message* Disconnected)* AttemptFailed* Removed?`.
-#[derive(Debug, Default)]
-struct Grammar {
-    session: Option<u64>,
-    last: u64,
-    is_over: bool,
-}
-
-impl Grammar {
-    fn check(&mut self, (generation, kind): Event) -> Result<(), TestCaseError> {
-        prop_assert!(!self.is_over, "an event after Removed");
-        match kind {
-            EventKind::Connected { .. } => {
-                prop_assert!(self.session.is_none() && generation > self.last);
-                self.session = Some(generation);
-            }
-            EventKind::Message(()) => prop_assert_eq!(self.session, Some(generation)),
-            EventKind::Disconnected { .. } => {
-                prop_assert_eq!(self.session.take(), Some(generation));
-            }
-            EventKind::AttemptFailed { .. } | EventKind::HigherTerm { .. } => {
-                prop_assert!(self.session.is_none() && generation > self.last);
-            }
-            EventKind::Removed => {
-                prop_assert!(self.session.is_none());
-                self.is_over = true;
-            }
-        }
-        self.last = self.last.max(generation);
-        Ok(())
-    }
-}
-
-/// A schedule's step: what happens, to how old a generation, after how many ms.
-fn steps() -> impl Strategy<Value = Vec<(u8, u64, u64)>> {
-    proptest::collection::vec((0..10_u8, 0..3_u64, 0..7_000_u64), 0..200)
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(2000))]
-
-    #[test]
-    fn events_follow_the_grammar_in_any_schedule(steps in steps(), seed: u64) {
-        let mut peer = Peer::new(PACE, seed, at(0));
-        let mut grammar = Grammar::default();
-        let (mut now, mut newest) = (at(0), 0);
-        for (what, age, wait) in steps {
-            now += at(wait);
-            let generation = u64::saturating_sub(newest, age);
-            let input = match what {
-                0 | 1 => {
-                    newest += 1;
-                    begun(newest)
-                }
-                2 | 3 => opened(generation),
-                4 => failed(generation, OpenClass::Unreachable),
-                5 => failed(generation, OpenClass::HigherTerm(3)),
-                6 => ended(generation),
-                7 => Input::Replaced,
-                8 if wait < 70 => Input::Removed(DisconnectReason::Removed),
-                _ => {
-                    if peer.hear(generation, 1) {
-                        grammar.check((generation, EventKind::Message(())))?;
-                    }
-                    continue;
-                }
-            };
-            for event in peer.step(now, input) {
-                grammar.check(event)?;
-            }
-            prop_assert_eq!(peer.session(), grammar.session);
-            prop_assert_eq!(peer.stage() == Stage::Gone, grammar.is_over);
-            if let Stage::Resting { until, .. } = peer.stage() {
-                prop_assert!(until <= now + PACE.blocked_retry);
-            }
-        }
-    }
 }

@@ -307,4 +307,6 @@ impl Target {
 }
 
 #[cfg(test)]
+mod model;
+#[cfg(test)]
 mod tests;

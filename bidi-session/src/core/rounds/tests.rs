@@ -1,7 +1,3 @@
-use std::collections::BTreeSet;
-
-use proptest::prelude::*;
-
 use super::*;
 
 fn at(millis: u64) -> Duration {
@@ -107,55 +103,4 @@ fn what_is_remembered_of_ended_rounds_is_bounded() {
     rounds.begin(20_000, many).unwrap();
     let _ = rounds.end(20_000);
     assert_eq!(rounds.history.sizes(), (1, 70_000, 1_024));
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig::with_cases(1000))]
-
-    /// A model of one round: sets of who answered and who failed.
-    #[test]
-    fn a_round_ends_with_all_answers_or_with_who_failed(
-        workers in 0..6_usize,
-        steps in proptest::collection::vec((0..7_usize, 0..2_u64, any::<bool>()), 0..30),
-    ) {
-        let mut rounds = rounds(1, workers);
-        let (mut answered, mut failed) = (BTreeSet::new(), BTreeSet::new());
-        for (worker, generation, is_answer) in steps {
-            let is_due = worker < workers
-                && generation == 1
-                && !answered.contains(&worker)
-                && !failed.contains(&worker);
-            if is_answer {
-                let taken = rounds.answer(1, &name(worker), generation, worker as u64);
-                prop_assert_eq!(taken.is_ok(), is_due);
-                if is_due {
-                    answered.insert(worker);
-                }
-            } else {
-                let reason = DisconnectReason::Closed;
-                let hit = rounds.fail(at(0), &name(worker), generation, &reason);
-                prop_assert_eq!(hit.len(), usize::from(is_due));
-                if is_due {
-                    failed.insert(worker);
-                }
-            }
-        }
-        match rounds.progress(1, at(20)) {
-            Progress::Waiting => {
-                prop_assert!(failed.is_empty() && answered.len() < workers);
-            }
-            Progress::Over(Ok(answers)) => {
-                prop_assert!(failed.is_empty());
-                let all: Vec<_> = (0..workers).map(|one| (name(one), one as u64)).collect();
-                prop_assert_eq!(answers, all);
-            }
-            Progress::Over(Err(RoundError::Failed { failures })) => {
-                let told: BTreeSet<_> = failures.into_iter().map(|(one, _)| one).collect();
-                let failed: BTreeSet<_> = failed.into_iter().map(name).collect();
-                prop_assert!(!told.is_empty());
-                prop_assert_eq!(told, failed);
-            }
-            progress => prop_assert!(false, "{:?}", progress),
-        }
-    }
 }

@@ -211,7 +211,7 @@ where
             .map_err(|error| unreachable(describe(&error)))?;
         let mut request = Request::new(outbox);
         if self.handshake == Handshake::Metadata {
-            metadata::write(hello(&attempt).to_fields(), request.metadata_mut());
+            metadata::write(Hello::of(&attempt).to_fields(), request.metadata_mut());
         }
         let answer = timeout(HANDSHAKE_TIMEOUT, (self.call)(channel, request)).await;
         let answer = answer.map_err(|_| unreachable(silent(self.handshake)))?;
@@ -295,17 +295,6 @@ impl<Out, In> fmt::Debug for Tonic<Out, In> {
 
 // ===== Handshake =====
 
-fn hello(attempt: &Attempt) -> Hello {
-    Hello {
-        scope: attempt.scope.clone(),
-        term: attempt.term,
-        pool: attempt.pool,
-        generation: attempt.generation,
-        worker: attempt.worker.as_str().to_owned(),
-        incarnation: attempt.incarnation,
-    }
-}
-
 /// Checks that the worker that is meant answered, and returns its incarnation.
 fn welcome(headers: &MetadataMap, attempt: &Attempt) -> Result<u64, OpenError> {
     let refuse = |text: String| Err(OpenError::new(OpenClass::Refused, text));
@@ -318,18 +307,7 @@ fn welcome(headers: &MetadataMap, attempt: &Attempt) -> Result<u64, OpenError> {
         }
         Err(why) => return refuse(format!("the worker's handshake cannot be read: {why}")),
     };
-    if welcome.worker != attempt.worker.as_str() {
-        let actual = welcome.worker;
-        return refuse(Refusal::WrongWorker { actual }.to_string());
-    }
-    let actual = welcome.incarnation;
-    if attempt
-        .incarnation
-        .is_some_and(|expected| expected != actual)
-    {
-        return refuse(Refusal::WrongIncarnation { actual }.to_string());
-    }
-    Ok(actual)
+    welcome.check(attempt)
 }
 
 /// Checks that what answered is no web server, whose answer the client takes for a stream.
@@ -355,12 +333,7 @@ fn refused(status: &Status, text: String, term: u64) -> OpenError {
         };
         return OpenError::new(class, text);
     };
-    let class = match &refusal {
-        Refusal::LowerTerm { highest } if *highest > term => OpenClass::HigherTerm(*highest),
-        // Heals by itself within moments, and the next attempt has a higher generation.
-        Refusal::StaleGeneration | Refusal::TermTaken => OpenClass::Unreachable,
-        _ => OpenClass::Refused,
-    };
+    let class = refusal.class(term);
     OpenError::new(class, refusal.to_string())
 }
 

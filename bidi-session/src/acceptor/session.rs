@@ -4,14 +4,11 @@ use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::Poll;
 
-use ::tonic::Status;
-use futures_core::Stream;
 use tokio_util::sync::WaitForCancellationFutureOwned;
 
-use super::link::{End, Ending, Inbound, Link};
-use crate::outbox::Outbox;
+use super::link::{Break, End, Ending, Inbound, Link};
 
 /// A worker's side of one session with the controller.
 ///
@@ -30,15 +27,6 @@ pub struct Session<In, Out> {
 /// next command.
 pub struct SessionSender<Out> {
     link: Arc<Link<Out>>,
-}
-
-/// The response stream of a session.
-///
-/// It ends cleanly only after the handler returned; any other end carries a status.
-pub struct SessionStream<Out> {
-    link: Arc<Link<Out>>,
-    outbox: Outbox<Out>,
-    is_done: bool,
 }
 
 /// The session is over; gives the message back.
@@ -86,8 +74,9 @@ impl<In, Out> Session<In, Out> {
     /// Returns the next message, or `None` when there is none any more: the controller
     /// closed its side or is gone, or the session is over.
     ///
-    /// A controller that vanished without a word is noticed by the server's keepalive,
-    /// see [`KEEPALIVE_INTERVAL`](super::KEEPALIVE_INTERVAL).
+    /// A controller that vanished without a word is noticed by the keepalive of the
+    /// worker's server: over gRPC only where it was turned on, see
+    /// [`Acceptor`](super::Acceptor).
     ///
     /// # Cancel safety
     ///
@@ -100,8 +89,10 @@ impl<In, Out> Session<In, Out> {
             if let Poll::Ready(next) = self.inbound.poll_next(cx) {
                 return Poll::Ready(next.and_then(|message| match message {
                     Ok(message) => Some(message),
-                    Err(status) => {
-                        self.link.fail(status);
+                    Err(broken) => {
+                        if broken == Break::Unreadable {
+                            self.link.end(Ending::Unreadable);
+                        }
                         self.inbound.cut();
                         None
                     }
@@ -206,57 +197,6 @@ async fn send<Out>(link: &Link<Out>, message: Out) -> Result<(), SessionOver<Out
     link.send(message)
         .await
         .map_err(|message| SessionOver { message })
-}
-
-// ===== impl SessionStream =====
-
-impl<Out> SessionStream<Out> {
-    pub(super) fn new(link: Arc<Link<Out>>, outbox: Outbox<Out>) -> Self {
-        Self {
-            link,
-            outbox,
-            is_done: false,
-        }
-    }
-}
-
-impl<Out> Stream for SessionStream<Out> {
-    type Item = Result<Out, Status>;
-
-    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let this = self.get_mut();
-        if this.is_done {
-            return Poll::Ready(None);
-        }
-        let next = match Pin::new(&mut this.outbox).poll_next(cx) {
-            Poll::Pending => return Poll::Pending,
-            Poll::Ready(next) => next,
-        };
-        if let Some(message) = next {
-            return Poll::Ready(Some(Ok(message)));
-        }
-        this.is_done = true;
-        // The ending is set before the outbox is closed.
-        Poll::Ready(this.link.status().map(Err))
-    }
-}
-
-// Nothing in it is pinned.
-impl<Out> Unpin for SessionStream<Out> {}
-
-impl<Out> Drop for SessionStream<Out> {
-    fn drop(&mut self) {
-        // The transport drops the stream when the controller or its connection is gone.
-        self.link.end(Ending::ControllerGone);
-    }
-}
-
-impl<Out> fmt::Debug for SessionStream<Out> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SessionStream")
-            .field("link", &self.link)
-            .finish_non_exhaustive()
-    }
 }
 
 // ===== impl SessionOver, TrySendError =====

@@ -5,12 +5,9 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::task::{Context, Poll};
 
-use ::tonic::{Status, Streaming};
 use futures_core::Stream;
 use tokio_util::sync::CancellationToken;
 
-use super::verdict::{Finder, kind_of};
-use crate::connector::FailureKind;
 use crate::outbox::{Outbox, OutboxSender, Room, outbox};
 
 /// Answers that wait for the controller, at most.
@@ -18,7 +15,7 @@ const OUTBOX_LEN: usize = 256;
 
 /// Why a session is over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Ending {
+pub(crate) enum Ending {
     /// The handler returned: what is queued still goes out.
     Returned,
     /// The handler was aborted or panicked.
@@ -29,7 +26,7 @@ pub(super) enum Ending {
     Superseded,
     /// The acceptor was closed.
     Closed,
-    /// A message of the controller cannot be read; the link has the status.
+    /// A message of the controller cannot be read; the transport knows why.
     Unreadable,
 }
 
@@ -44,27 +41,40 @@ pub(super) struct Link<Out> {
     pub(super) generation: u64,
     over: CancellationToken,
     ending: OnceLock<Ending>,
-    // Why a message could not be read.
-    fault: OnceLock<Status>,
     outbox: OutboxSender<Out>,
 }
 
 /// The way from the controller; empty once the session is over.
-pub(super) struct Inbound<In>(Mutex<Option<Streaming<In>>>);
+pub(super) struct Inbound<In>(Mutex<Option<Requests<In>>>);
+
+/// Messages of the controller.
+type Requests<In> = Pin<Box<dyn Stream<Item = Result<In, Break>> + Send>>;
+
+/// How a request stream ends that does not end cleanly.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Break {
+    /// The connection or the controller is gone.
+    #[cfg_attr(
+        not(feature = "tonic"),
+        expect(dead_code, reason = "only gRPC's streams end so")
+    )]
+    Lost,
+    /// A message cannot be read, of which the controller is to be told.
+    Unreadable,
+}
 
 // ===== impl Ending =====
 
-impl Ending {
-    /// Returns the status at the end of the stream; `None` for a clean end.
-    pub(super) fn status(self) -> Option<Status> {
-        match self {
-            Self::Returned => None,
-            Self::HandlerGone => Some(Status::internal("the worker's handler ended abnormally")),
-            Self::ControllerGone => Some(Status::cancelled("the controller is gone")),
-            Self::Superseded => Some(Status::aborted("a newer session took over")),
-            Self::Closed => Some(Status::unavailable("the worker's acceptor was closed")),
-            Self::Unreadable => Some(Status::internal("a message cannot be read")),
-        }
+impl fmt::Display for Ending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Returned => "the worker's handler returned",
+            Self::HandlerGone => "the worker's handler ended abnormally",
+            Self::ControllerGone => "the controller is gone",
+            Self::Superseded => "a newer session took over",
+            Self::Closed => "the worker's acceptor was closed",
+            Self::Unreadable => "a message cannot be read",
+        })
     }
 }
 
@@ -82,7 +92,6 @@ impl<Out> Link<Out> {
             generation,
             over: CancellationToken::new(),
             ending: OnceLock::new(),
-            fault: OnceLock::new(),
             outbox: sender,
         });
         (link, receiver)
@@ -98,24 +107,8 @@ impl<Out> Link<Out> {
         &self.over
     }
 
-    #[cfg(test)]
-    fn ending(&self) -> Option<Ending> {
+    pub(super) fn ending(&self) -> Option<Ending> {
         self.ending.get().copied()
-    }
-
-    /// Returns the status at the end of the stream; `None` for a clean end.
-    pub(super) fn status(&self) -> Option<Status> {
-        let ending = *self.ending.get()?;
-        let fault = self.fault.get().filter(|_| ending == Ending::Unreadable);
-        fault.cloned().or_else(|| ending.status())
-    }
-
-    /// Takes note of how the request stream failed: the controller is told of a message
-    /// that cannot be read, and of nothing that it has caused itself.
-    pub(super) fn fail(&self, status: Status) {
-        if kind_of(&status, Finder::Pool) != FailureKind::Other && self.fault.set(status).is_ok() {
-            self.end(Ending::Unreadable);
-        }
     }
 
     /// Queues an answer as soon as there is room, or gives it back.
@@ -163,15 +156,15 @@ impl<Out> fmt::Debug for Link<Out> {
 // ===== impl Inbound =====
 
 impl<In> Inbound<In> {
-    pub(super) fn new(stream: Streaming<In>) -> Self {
-        Self(Mutex::new(Some(stream)))
+    pub(super) fn new(requests: impl Stream<Item = Result<In, Break>> + Send + 'static) -> Self {
+        Self(Mutex::new(Some(Box::pin(requests))))
     }
 
     /// Returns the next message; an error is the last thing that is read.
-    pub(super) fn poll_next(&self, cx: &mut Context<'_>) -> Poll<Option<Result<In, Status>>> {
+    pub(super) fn poll_next(&self, cx: &mut Context<'_>) -> Poll<Option<Result<In, Break>>> {
         let mut stream = self.lock();
         match stream.as_mut() {
-            Some(stream) => Pin::new(stream).poll_next(cx),
+            Some(stream) => stream.as_mut().poll_next(cx),
             None => Poll::Ready(None),
         }
     }
@@ -183,7 +176,7 @@ impl<In> Inbound<In> {
         drop(stream);
     }
 
-    fn lock(&self) -> MutexGuard<'_, Option<Streaming<In>>> {
+    fn lock(&self) -> MutexGuard<'_, Option<Requests<In>>> {
         // The stream is only polled under the lock; a panic there ends the handler.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,5 +1,3 @@
-use proptest::prelude::*;
-
 use super::*;
 
 fn gate() -> Gate {
@@ -191,57 +189,4 @@ fn the_memory_of_pools_is_bounded() {
         gate.offer(&hello(5, 999, 1)),
         Offer::Refused(Refusal::StaleGeneration)
     );
-}
-
-proptest! {
-    /// Whatever arrives in whatever order, terms that are admitted never fall, and
-    /// within one term and pool generations rise.
-    #[test]
-    fn admissions_only_rise(
-        steps in proptest::collection::vec((1_u64..4, 0_u128..3, 1_u64..6, 0_u8..3), 1..60),
-    ) {
-        let mut gate = gate();
-        let mut waiting: Vec<(Ticket, Hello)> = Vec::new();
-        let mut holder = None;
-        let mut admissions: Vec<Hello> = Vec::new();
-        for (term, pool, generation, what) in steps {
-            let arriving = hello(term, pool, generation);
-            match gate.offer(&arriving) {
-                Offer::Admitted(ticket) => {
-                    prop_assert!(holder.is_none());
-                    holder = Some(ticket);
-                    admissions.push(arriving);
-                }
-                Offer::Next(ticket) => {
-                    prop_assert!(holder.is_some());
-                    waiting.push((ticket, arriving));
-                }
-                Offer::Refused(_) => {}
-            }
-            if what == 1 && let Some(ticket) = holder.take() {
-                gate.leave(ticket);
-            }
-            for (ticket, hello) in std::mem::take(&mut waiting) {
-                if what == 2 {
-                    gate.evict(ticket);
-                }
-                match gate.turn(ticket, hello.term) {
-                    Turn::Admitted => {
-                        holder = Some(ticket);
-                        admissions.push(hello);
-                    }
-                    Turn::Wait => waiting.push((ticket, hello)),
-                    Turn::Refused(_) => gate.leave(ticket),
-                }
-            }
-        }
-        for (place, later) in admissions.iter().enumerate() {
-            for earlier in &admissions[..place] {
-                prop_assert!(earlier.term <= later.term);
-                if earlier.term == later.term && earlier.pool == later.pool {
-                    prop_assert!(earlier.generation < later.generation);
-                }
-            }
-        }
-    }
 }
