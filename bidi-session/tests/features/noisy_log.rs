@@ -1,7 +1,8 @@
 //! Logs that a worker which is away, or comes and goes, would fill.
 
+use std::cell::RefCell;
 use std::fmt::Debug;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Once};
 use std::time::Duration;
 
 use bidi_session::{OpenClass, PoolConfig};
@@ -10,11 +11,21 @@ use tracing_subscriber::registry::Registry;
 
 use crate::double::{Act, Double, Word};
 
-/// Keeps the lines at info and above.
+/// The lines at info and above of one test.
 #[derive(Clone, Default)]
 struct Lines(Arc<Mutex<Vec<String>>>);
 
-impl<S: tracing::Subscriber> Layer<S> for Lines {
+thread_local! {
+    static HERE: RefCell<Option<Lines>> = const { RefCell::new(None) };
+}
+
+/// Hands each line to the test on whose thread it is written.
+///
+/// One for the whole program: with one per thread, a place in the code that another test's
+/// thread comes to first can stay silent for all.
+struct ByThread;
+
+impl<S: tracing::Subscriber> Layer<S> for ByThread {
     fn on_event(&self, event: &tracing::Event<'_>, _: Context<'_, S>) {
         if *event.metadata().level() > tracing::Level::INFO {
             return;
@@ -23,14 +34,33 @@ impl<S: tracing::Subscriber> Layer<S> for Lines {
         event.record(&mut |field: &tracing::field::Field, value: &dyn Debug| {
             line.push_str(&format!("{}={value:?} ", field.name()));
         });
-        self.0.lock().unwrap().push(line);
+        HERE.with_borrow(|lines| {
+            if let Some(lines) = lines {
+                lines.0.lock().unwrap().push(line);
+            }
+        });
+    }
+}
+
+/// Ends the collecting of this thread's lines.
+struct Collecting;
+
+impl Drop for Collecting {
+    fn drop(&mut self) {
+        HERE.set(None);
     }
 }
 
 impl Lines {
     /// Collects the lines of this thread, on which the test's runtime is.
-    fn collect(&self) -> tracing::subscriber::DefaultGuard {
-        tracing::subscriber::set_default(Registry::default().with(self.clone()))
+    fn collect(&self) -> Collecting {
+        static LOG: Once = Once::new();
+        LOG.call_once(|| {
+            let log = Registry::default().with(ByThread);
+            tracing::subscriber::set_global_default(log).expect("no other log");
+        });
+        HERE.set(Some(self.clone()));
+        Collecting
     }
 
     fn all(&self) -> Vec<String> {
