@@ -42,6 +42,10 @@ mod memory;
 mod outcome;
 mod store;
 
+#[cfg(feature = "etcd")]
+#[cfg_attr(docsrs, doc(cfg(feature = "etcd")))]
+pub mod etcd;
+
 #[cfg(feature = "test-util")]
 pub use clock::simulated_time;
 pub use config::{ElectionConfig, RenewWhile};

@@ -1,0 +1,397 @@
+//! The seam of the driver, over etcd's key-value, lease and watch calls.
+//!
+//! The keys are those of etcd's Go recipe, `client/v3/concurrency/election.go`, so that
+//! both see each other. The server's own election call is not used: it can report a win
+//! for a key that is gone.
+
+use std::{
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use async_trait::async_trait;
+use etcd_client::{
+    Client, Compare, CompareOp, Event, EventType, LeaseGrantOptions, PutOptions, Txn, TxnOp,
+    TxnResponse,
+};
+use tokio::sync::watch;
+
+use super::{
+    failure::{is_lease_gone, is_lease_taken, to_error},
+    keys::Keys,
+    link::Link,
+    queue::{Ahead, Proof, View, before, nearest, reads, token},
+    watch::{Notice, Watch, Watched},
+};
+use crate::{CandidateId, Error, ErrorKind, Grant, Leader, Loss, Place, Renewal, Standing, Store};
+
+/// One election's queue in etcd.
+#[derive(Debug)]
+pub(super) struct EtcdStore {
+    pub(super) keys: Keys,
+    /// Everything but renewals.
+    pub(super) link: Link,
+    /// Renewals have a connection of their own: a stuck watch cannot delay them.
+    renewals: Link,
+    verifies_renewals: bool,
+    floor: Mutex<Floor>,
+}
+
+/// How far the store was seen to have come; below that, it went backwards.
+#[derive(Debug, Default)]
+struct Floor {
+    scope: Option<Arc<str>>,
+    revision: u64,
+}
+
+// ===== impl EtcdStore =====
+
+impl EtcdStore {
+    pub(super) fn new(keys: Keys, link: Link, renewals: Link, verifies_renewals: bool) -> Self {
+        Self {
+            keys,
+            link,
+            renewals,
+            verifies_renewals,
+            floor: Mutex::default(),
+        }
+    }
+
+    /// Reads where a place stands.
+    pub(super) async fn view(&self, place: &Place) -> Result<(View, Standing), Error> {
+        let floor = self.floor_of(&place.scope);
+        let ops = View::ops(&self.keys, place);
+        let txn = Txn::new().and_then(ops);
+        let response = self.txn(txn).await?;
+        let mut view = View::of(&self.keys, &response).ok_or_else(incomplete)?;
+        if view.ahead == Ahead::Unknown {
+            view.ahead = self.find_ahead(place, view.proof.revision).await?;
+        }
+        let standing = view.standing(&self.keys, place, floor);
+        if !matches!(standing, Standing::Gone(Loss::Reset)) {
+            self.raise_floor(&place.scope, view.proof.revision);
+        }
+        Ok((view, standing))
+    }
+
+    /// Walks over all keys ahead, where those of nested elections hide the nearest.
+    async fn find_ahead(&self, place: &Place, revision: u64) -> Result<Ahead, Error> {
+        let revision = i64::try_from(revision).unwrap_or(0);
+        let options = before(place.token).with_revision(revision);
+        let prefix = self.keys.prefix().to_vec();
+        let call = |mut client: Client| async move { client.get(prefix, Some(options)).await };
+        let all = self.link.call(call).await?;
+        let nearest = nearest(&self.keys, all.kvs());
+        Ok(nearest.map_or(Ahead::Nobody, Ahead::Candidate))
+    }
+
+    async fn txn(&self, txn: Txn) -> Result<TxnResponse, Error> {
+        let call = |mut client: Client| async move { client.txn(txn).await };
+        self.link.call(call).await
+    }
+
+    /// Grants the lease of a place, or finds it granted by an earlier call.
+    async fn grant(&self, lease: i64, asked: i64) -> Result<Duration, Error> {
+        let options = LeaseGrantOptions::new().with_id(lease);
+        let call =
+            |mut client: Client| async move { client.lease_grant(asked, Some(options)).await };
+        let granted = match self.link.raw(call).await? {
+            Ok(grant) => grant.ttl(),
+            Err(error) if is_lease_taken(&error) => {
+                let call = |mut client: Client| async move {
+                    client.lease_time_to_live(lease, None).await
+                };
+                self.link.call(call).await?.granted_ttl()
+            }
+            Err(error) => return Err(to_error(error)),
+        };
+        if granted > asked {
+            let text = format!(
+                "etcd raised the ttl of {asked} s to {granted} s, its shortest: ask for that"
+            );
+            return Err(Error::new(ErrorKind::Invalid, text));
+        }
+        seconds(granted).ok_or_else(|| {
+            let text = "the lease ended before its key was written";
+            Error::new(ErrorKind::Unavailable, text)
+        })
+    }
+
+    /// Puts the key of a place, unless it is there already. `None` where the store's
+    /// life id has to be made first.
+    async fn put(&self, id: CandidateId, value: &[u8]) -> Result<Option<Place>, Error> {
+        let key = self.keys.candidate(id);
+        let lease = PutOptions::new().with_lease(lease_of(id));
+        let read = TxnOp::get(self.keys.life(), None);
+        let found = TxnOp::get(
+            key.clone(),
+            Some(etcd_client::GetOptions::new().with_keys_only()),
+        );
+        let txn = Txn::new()
+            .when([
+                Compare::create_revision(key.clone(), CompareOp::Equal, 0),
+                Compare::create_revision(self.keys.life(), CompareOp::Greater, 0),
+            ])
+            .and_then([TxnOp::put(key, value, Some(lease)), read.clone()])
+            .or_else([found, read]);
+        let response = self.txn(txn).await?;
+        let reads = reads(&response);
+        let life = reads.last().and_then(|read| read.kvs().first());
+        let Some(life) = life else {
+            return Ok(None);
+        };
+        let created = if response.succeeded() {
+            response.header().map(etcd_client::ResponseHeader::revision)
+        } else {
+            let own = reads.first().and_then(|read| read.kvs().first());
+            own.map(etcd_client::KeyValue::create_revision)
+        };
+        let life = String::from_utf8_lossy(life.value()).into_owned();
+        let created = created.ok_or_else(incomplete)?;
+        Ok(Some(Place::new(id, token(created), self.keys.scope(&life))))
+    }
+
+    /// Makes the life id of a store that has none.
+    pub(super) async fn make_life(&self) -> Result<String, Error> {
+        let mut bytes = [0; 16];
+        getrandom::fill(&mut bytes).map_err(|error| {
+            Error::new(ErrorKind::Unavailable, "the system has no random numbers")
+                .with_source(error.to_string())
+        })?;
+        let made = format!("{:032x}", u128::from_le_bytes(bytes));
+        let life = self.keys.life();
+        let txn = Txn::new()
+            .when([Compare::create_revision(life, CompareOp::Equal, 0)])
+            .and_then([TxnOp::put(life, made.as_str(), None)])
+            .or_else([TxnOp::get(life, None)]);
+        let response = self.txn(txn).await?;
+        let reads = reads(&response);
+        let found = reads.first().and_then(|read| read.kvs().first());
+        Ok(found.map_or(made, |kv| String::from_utf8_lossy(kv.value()).into_owned()))
+    }
+
+    async fn keep_alive(&self, lease: i64) -> Result<Option<KeptAlive>, Error> {
+        let call = |mut client: Client| async move {
+            // Its first answer is taken by the client, which passes on neither the TTL nor
+            // the raft term.
+            let (mut keeper, mut answers) = client.lease_keep_alive(lease).await?;
+            keeper.keep_alive().await?;
+            answers.message().await
+        };
+        let answer = match self.renewals.raw(call).await? {
+            Ok(answer) => answer,
+            Err(error) if is_lease_gone(&error) => return Ok(None),
+            Err(error) => return Err(to_error(error)),
+        };
+        let Some(answer) = answer else {
+            let text = "etcd ended the renewal";
+            return Err(Error::new(ErrorKind::Unavailable, text));
+        };
+        let raft_term = answer.header().map_or(0, |header| header.raft_term());
+        Ok(seconds(answer.ttl()).map(|ttl| KeptAlive { ttl, raft_term }))
+    }
+
+    /// Reads whether the place still exists, on the connection of the renewals.
+    async fn prove(&self, place: &Place) -> Result<(Proof, Option<Loss>), Error> {
+        let floor = self.floor_of(&place.scope);
+        let txn = Txn::new().and_then(Proof::ops(&self.keys, place));
+        let call = |mut client: Client| async move { client.txn(txn).await };
+        let response = self.renewals.call(call).await?;
+        let proof = Proof::of(&response).ok_or_else(incomplete)?;
+        let loss = proof.loss(&self.keys, place, floor);
+        if loss.is_none() {
+            self.raise_floor(&place.scope, proof.revision);
+        }
+        Ok((proof, loss))
+    }
+
+    fn floor_of(&self, scope: &Arc<str>) -> u64 {
+        let floor = self.floor.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_same = floor.scope.as_ref() == Some(scope);
+        if is_same { floor.revision } else { 0 }
+    }
+
+    fn raise_floor(&self, scope: &Arc<str>, revision: u64) {
+        let mut floor = self.floor.lock().unwrap_or_else(PoisonError::into_inner);
+        if floor.scope.as_ref() != Some(scope) {
+            *floor = Floor {
+                scope: Some(Arc::clone(scope)),
+                revision,
+            };
+        }
+        floor.revision = floor.revision.max(revision);
+    }
+}
+
+/// What etcd answered to a renewal.
+struct KeptAlive {
+    ttl: Duration,
+    raft_term: u64,
+}
+
+#[async_trait]
+impl Store for EtcdStore {
+    async fn join(&self, id: CandidateId, value: &[u8], ttl: Duration) -> Result<Grant, Error> {
+        let ttl = self.grant(lease_of(id), whole_seconds(ttl)?).await?;
+        let place = match self.put(id, value).await? {
+            Some(place) => place,
+            None => {
+                self.make_life().await?;
+                let placed = self.put(id, value).await?;
+                placed.ok_or_else(incomplete)?
+            }
+        };
+        let floor = self.floor_of(&place.scope);
+        if place.token <= floor {
+            // Its token may have been another's. The key would hold up those that know
+            // of no older state.
+            self.leave(id, Some(place.token)).await?;
+            let text = format!(
+                "etcd went back from revision {floor} to {}: delete the key {} and reset what \
+                 has seen tokens of the scope {}",
+                place.token,
+                String::from_utf8_lossy(self.keys.life()),
+                place.scope
+            );
+            return Err(Error::new(ErrorKind::Unavailable, text));
+        }
+        self.raise_floor(&place.scope, place.token);
+        Ok(Grant::new(place, ttl))
+    }
+
+    async fn wait(&self, place: &Place, known: Standing) -> Result<Standing, Error> {
+        let own = self.keys.candidate(place.id);
+        loop {
+            let (view, standing) = self.view(place).await?;
+            if standing != known {
+                return Ok(standing);
+            }
+            let mut watched = vec![Watched::key(own.clone())];
+            if let Ahead::Candidate(key) = view.ahead {
+                watched.push(Watched::key(key));
+            }
+            let read = i64::try_from(view.proof.revision).unwrap_or(0);
+            let patience = self.link.limit();
+            let open = |client| Watch::open(client, watched, read, patience);
+            let mut watch = self.link.call(open).await?;
+            loop {
+                let notice = watch.next().await.inspect_err(|_| self.link.suspect())?;
+                let is_news = match notice {
+                    Notice::Compacted => true,
+                    Notice::Events(response) => {
+                        let mut events = response.events().iter();
+                        events.any(|event| is_change(event, &own, place.token))
+                    }
+                };
+                if is_news {
+                    break;
+                }
+            }
+        }
+    }
+
+    async fn verify(&self, place: &Place) -> Result<Standing, Error> {
+        Ok(self.view(place).await?.1)
+    }
+
+    async fn renew(&self, place: &Place) -> Result<Renewal, Error> {
+        let Some(kept) = self.keep_alive(lease_of(place.id)).await? else {
+            let (_, loss) = self.prove(place).await?;
+            return Ok(Renewal::Gone(loss.unwrap_or(Loss::Removed)));
+        };
+        if !self.verifies_renewals {
+            return Ok(Renewal::Confirmed(kept.ttl));
+        }
+        let (proof, loss) = self.prove(place).await?;
+        if let Some(loss) = loss {
+            return Ok(Renewal::Gone(loss));
+        }
+        if proof.raft_term != kept.raft_term {
+            // A leader that was deposed meanwhile may have answered.
+            let text = "etcd changed its leader during the renewal";
+            return Err(Error::new(ErrorKind::Unavailable, text));
+        }
+        Ok(Renewal::Confirmed(kept.ttl))
+    }
+
+    async fn proclaim(&self, place: &Place, value: &[u8]) -> Result<Standing, Error> {
+        let key = self.keys.candidate(place.id);
+        let created = i64::try_from(place.token).unwrap_or(i64::MAX);
+        // Without the lease the key would outlive it.
+        let lease = PutOptions::new().with_lease(lease_of(place.id));
+        let floor = self.floor_of(&place.scope);
+        let reads = View::ops(&self.keys, place);
+        let mut ops = vec![TxnOp::put(key.clone(), value, Some(lease))];
+        ops.extend(reads.iter().cloned());
+        let txn = Txn::new()
+            .when([Compare::create_revision(key, CompareOp::Equal, created)])
+            .and_then(ops)
+            .or_else(reads);
+        let response = self.txn(txn).await?;
+        let view = View::of(&self.keys, &response).ok_or_else(incomplete)?;
+        Ok(view.standing(&self.keys, place, floor))
+    }
+
+    async fn leave(&self, id: CandidateId, token: Option<u64>) -> Result<(), Error> {
+        let key = self.keys.candidate(id);
+        // A key of this id without a known token is of this candidate, too: it has
+        // picked the id.
+        let compare = match token {
+            Some(token) => {
+                let created = i64::try_from(token).unwrap_or(i64::MAX);
+                Compare::create_revision(key.clone(), CompareOp::Equal, created)
+            }
+            None => Compare::create_revision(key.clone(), CompareOp::Greater, 0),
+        };
+        let txn = Txn::new()
+            .when([compare])
+            .and_then([TxnOp::delete(key, None)]);
+        self.txn(txn).await?;
+        let lease = lease_of(id);
+        let call = |mut client: Client| async move { client.lease_revoke(lease).await };
+        match self.link.raw(call).await? {
+            Ok(_) => Ok(()),
+            Err(error) if is_lease_gone(&error) => Ok(()),
+            Err(error) => Err(to_error(error)),
+        }
+    }
+
+    async fn observe(&self, leader: &watch::Sender<Option<Leader>>) -> Result<(), Error> {
+        self.follow(leader).await
+    }
+}
+
+/// Whether the place, or who is ahead of it, may have changed.
+fn is_change(event: &Event, own: &[u8], token_: u64) -> bool {
+    let Some(kv) = event.kv() else {
+        return true;
+    };
+    match event.event_type() {
+        EventType::Delete => true,
+        EventType::Put => kv.key() == own && token(kv.create_revision()) != token_,
+    }
+}
+
+/// A candidate's lease has its id, so that a grant without an answer can be repeated.
+fn lease_of(id: CandidateId) -> i64 {
+    i64::try_from(id.as_u64()).unwrap_or(i64::MAX)
+}
+
+/// Returns a TTL as etcd counts it.
+pub(super) fn whole_seconds(ttl: Duration) -> Result<i64, Error> {
+    if ttl.subsec_nanos() != 0 || ttl.is_zero() {
+        let text = format!("the ttl {ttl:?} is not of whole seconds, as leases of etcd are");
+        return Err(Error::new(ErrorKind::Invalid, text));
+    }
+    Ok(i64::try_from(ttl.as_secs()).unwrap_or(i64::MAX))
+}
+
+/// A TTL that etcd has answered; `None` where the lease is gone.
+fn seconds(ttl: i64) -> Option<Duration> {
+    let ttl = u64::try_from(ttl).ok().filter(|ttl| *ttl > 0)?;
+    Some(Duration::from_secs(ttl))
+}
+
+pub(super) fn incomplete() -> Error {
+    Error::new(ErrorKind::Unavailable, "etcd's answer is incomplete")
+}

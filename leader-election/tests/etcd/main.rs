@@ -1,0 +1,58 @@
+//! The etcd backend against a real etcd, one per test.
+#![cfg(feature = "etcd")]
+
+mod first_steps;
+#[allow(dead_code, reason = "faults are for the tests to come")]
+mod proxy;
+#[allow(dead_code, reason = "faults are for the tests to come")]
+mod server;
+
+use std::time::Duration;
+
+use leader_election::{Election, ElectionConfig, Leadership, etcd::EtcdElection};
+use server::Etcd;
+use tokio::{task::JoinHandle, time::timeout};
+
+/// A bound that only a hang exceeds.
+const HANG: Duration = Duration::from_secs(60);
+
+pub(crate) fn config(ttl: u64) -> ElectionConfig {
+    ElectionConfig::for_ttl(Duration::from_secs(ttl))
+}
+
+/// Takes part in the election `e` of this etcd.
+pub(crate) async fn join(etcd: &Etcd, ttl: u64) -> EtcdElection {
+    join_at(&[etcd.endpoint()], ttl).await
+}
+
+pub(crate) async fn join_at(endpoints: &[String], ttl: u64) -> EtcdElection {
+    let endpoints = endpoints.iter().cloned();
+    let joined = EtcdElection::connect(endpoints, "e", config(ttl)).await;
+    joined.expect("settings and credentials are right")
+}
+
+pub(crate) async fn lead(election: &EtcdElection, value: &[u8]) -> Leadership {
+    let won = timeout(HANG, election.campaign(value)).await;
+    won.expect("leads in time").expect("no final error")
+}
+
+/// Campaigns in the background.
+pub(crate) fn campaign(election: &EtcdElection, value: &'static [u8]) -> JoinHandle<Leadership> {
+    let election = election.clone();
+    tokio::spawn(async move { election.campaign(value).await.expect("no final error") })
+}
+
+/// Waits until so many candidates are in the queue.
+pub(crate) async fn queued(election: &EtcdElection, count: usize) {
+    let all = async {
+        while election.candidates().await.map_or(0, |all| all.len()) != count {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(HANG, all).await.expect("the queue fills");
+}
+
+/// Waits for what must happen.
+pub(crate) async fn soon<T>(what: impl Future<Output = T>) -> T {
+    timeout(HANG, what).await.expect("happens in time")
+}

@@ -1,0 +1,156 @@
+//! A wire to etcd that can be cut without a word.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::{
+        TcpListener, TcpStream,
+        tcp::{OwnedReadHalf, OwnedWriteHalf},
+    },
+    sync::watch,
+    task::{JoinHandle, JoinSet},
+};
+
+/// What happens to the bytes of one direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Way {
+    Pass,
+    /// Read and kept until the way passes again.
+    Hold,
+    /// Read and thrown away.
+    Swallow,
+}
+
+/// Forwards connections to etcd; ends them on drop.
+pub(crate) struct Proxy {
+    port: u16,
+    state: Arc<State>,
+    task: JoinHandle<()>,
+}
+
+struct State {
+    up: watch::Sender<Way>,
+    down: watch::Sender<Way>,
+    swallowed: AtomicU64,
+    held: AtomicU64,
+    connections: AtomicU64,
+}
+
+impl Proxy {
+    pub(crate) async fn start(target: u16) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let port = listener.local_addr().expect("bound").port();
+        let state = Arc::new(State {
+            up: watch::Sender::new(Way::Pass),
+            down: watch::Sender::new(Way::Pass),
+            swallowed: AtomicU64::new(0),
+            held: AtomicU64::new(0),
+            connections: AtomicU64::new(0),
+        });
+        let task = tokio::spawn(accept(listener, target, Arc::clone(&state)));
+        Self { port, state, task }
+    }
+
+    pub(crate) fn endpoint(&self) -> String {
+        format!("http://127.0.0.1:{}", self.port)
+    }
+
+    /// Sets both directions.
+    pub(crate) fn set(&self, way: Way) {
+        self.set_up(way);
+        self.set_down(way);
+    }
+
+    /// Sets the direction to etcd.
+    pub(crate) fn set_up(&self, way: Way) {
+        self.state.up.send_replace(way);
+    }
+
+    /// Sets the direction from etcd.
+    pub(crate) fn set_down(&self, way: Way) {
+        self.state.down.send_replace(way);
+    }
+
+    /// Bytes that were thrown away.
+    pub(crate) fn swallowed(&self) -> u64 {
+        self.state.swallowed.load(Ordering::Relaxed)
+    }
+
+    /// Times that bytes were kept back.
+    pub(crate) fn held(&self) -> u64 {
+        self.state.held.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn connections(&self) -> u64 {
+        self.state.connections.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Proxy {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+async fn accept(listener: TcpListener, target: u16, state: Arc<State>) {
+    let mut links = JoinSet::new();
+    loop {
+        tokio::select! {
+            accepted = listener.accept() => {
+                let Ok((client, _)) = accepted else { return };
+                state.connections.fetch_add(1, Ordering::Relaxed);
+                links.spawn(forward(client, target, Arc::clone(&state)));
+            }
+            Some(_) = links.join_next() => {}
+        }
+    }
+}
+
+async fn forward(client: TcpStream, target: u16, state: Arc<State>) {
+    let Ok(server) = TcpStream::connect(("127.0.0.1", target)).await else {
+        return;
+    };
+    let _ = (client.set_nodelay(true), server.set_nodelay(true));
+    let (client_read, client_write) = client.into_split();
+    let (server_read, server_write) = server.into_split();
+    // The end of one direction ends both, as a broken connection does.
+    tokio::select! {
+        () = copy(client_read, server_write, &state, &state.up) => {}
+        () = copy(server_read, client_write, &state, &state.down) => {}
+    }
+}
+
+async fn copy(
+    mut from: OwnedReadHalf,
+    mut to: OwnedWriteHalf,
+    state: &State,
+    way: &watch::Sender<Way>,
+) {
+    let mut way = way.subscribe();
+    let mut bytes = vec![0; 64 * 1024];
+    loop {
+        let Ok(count @ 1..) = from.read(&mut bytes).await else {
+            return;
+        };
+        let mut now = *way.borrow_and_update();
+        if now == Way::Hold {
+            state.held.fetch_add(1, Ordering::Relaxed);
+            let passes = way.wait_for(|way| *way != Way::Hold).await;
+            now = passes.map_or(Way::Swallow, |way| *way);
+        }
+        match now {
+            Way::Swallow => {
+                state.swallowed.fetch_add(count as u64, Ordering::Relaxed);
+            }
+            _ => {
+                if to.write_all(&bytes[..count]).await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+}
