@@ -1,6 +1,7 @@
 //! The etcd backend against a real etcd, one per test.
 #![cfg(feature = "etcd")]
 
+mod conformance;
 mod first_steps;
 #[allow(dead_code, reason = "faults are for the tests to come")]
 mod proxy;

@@ -208,16 +208,17 @@ pub(in crate::conformance) async fn a_lost_answer_makes_no_second_place(
     let retries = 2 * config.ttl / 3;
     let election = stage.node(0, config).await;
     harness.cut(0, Cut::Answers).await;
-    let campaign = stage.queue_up(&election, b"n", 1).await?;
-    let first = harness.queue().await;
+    let campaign = stage.campaign(&election, b"n");
     tokio::time::sleep(retries).await;
+    // A backend that needs several requests may not have come to the place.
+    let first = harness.queue().await;
     harness.heal(0).await;
     let leadership = campaign
         .wins("a candidate whose first answers were lost")
         .await?;
     let queue = harness.queue().await;
     ensure!(
-        queue == [leadership.token()] && queue == first,
+        queue == [leadership.token()] && (first.is_empty() || first == queue),
         "one candidate, whose first answers were lost, made the places {first:?}, then {queue:?}"
     );
     Ok(())
