@@ -1,7 +1,7 @@
 //! The etcd backend keeps the contract, over wires that are cut.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, hash_map::Entry},
     sync::{
         Arc, Weak,
         atomic::{AtomicU64, Ordering},
@@ -90,8 +90,8 @@ impl Harness for Nodes {
 
     async fn election(&self, node: usize, config: ElectionConfig) -> Arc<dyn Election> {
         let mut proxies = self.proxies.lock().await;
-        if !proxies.contains_key(&node) {
-            proxies.insert(node, Proxy::start(self.etcd.port()).await);
+        if let Entry::Vacant(free) = proxies.entry(node) {
+            free.insert(Proxy::start(self.etcd.port()).await);
         }
         let endpoint = proxies[&node].endpoint();
         let election = EtcdElection::connect([endpoint], &self.name, config).await;

@@ -128,7 +128,7 @@ pub(in crate::conformance) async fn an_end_comes_before_its_release(
     harness: &dyn Harness,
 ) -> Outcome {
     let stage = Stage::new(harness);
-    let config = stage.long();
+    let config = stage.long().with_renew_timeout(stage.ttl / 3);
     let limit = 2 * config.renew_timeout;
     let first = stage.node(0, config.clone()).await;
     let second = stage.node(1, config).await;
