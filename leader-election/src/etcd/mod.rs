@@ -4,6 +4,18 @@
 //! Candidates of this crate, of etcd's Go package `concurrency` and of `etcdctl elect`
 //! take part in the same election and see each other. Compiling the feature `etcd`
 //! needs `protoc` (Debian's package `protobuf-compiler`), since `etcd-client` does.
+//!
+//! # Commits of the leader
+//!
+//! A check of the leadership is in the past once the write that it allowed begins. What is
+//! written to the same etcd can be guarded by the leader's key instead: the transaction
+//! compares the key's create revision with the token, so that it cannot land once the
+//! leadership was given to another, and the mod revision of what it replaces, so that it
+//! lands at most once. An attempt without an answer is settled by repeating it:
+//!
+//! ```no_run
+#![doc = include_str!("../../examples/guarded_commit.rs")]
+//! ```
 
 mod failure;
 mod keys;

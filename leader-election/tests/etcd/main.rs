@@ -3,6 +3,7 @@
 
 mod conformance;
 mod first_steps;
+mod guarded_commit;
 #[allow(dead_code, reason = "faults are for the tests to come")]
 mod proxy;
 #[allow(dead_code, reason = "faults are for the tests to come")]
