@@ -8,6 +8,7 @@ mod guarded_commit;
 mod proxy;
 #[allow(dead_code, reason = "faults are for the tests to come")]
 mod server;
+mod takeover;
 
 use std::time::Duration;
 
