@@ -38,7 +38,7 @@ pub(super) struct EtcdStore {
 }
 
 /// How far the store was seen to have come; below that, it went backwards.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default)]
 struct Floor {
     scope: Option<Arc<str>>,
     revision: u64,
@@ -59,7 +59,7 @@ impl EtcdStore {
 
     /// Reads where a place stands.
     pub(super) async fn view(&self, place: &Place) -> Result<(View, Standing), Error> {
-        let floor = self.floor_of(&place.scope);
+        let floor = self.floor().within(&place.scope);
         let ops = View::ops(&self.keys, place);
         let txn = Txn::new().and_then(ops);
         let response = self.txn(txn).await?;
@@ -120,6 +120,7 @@ impl EtcdStore {
     /// Puts the key of a place, unless it is there already. `None` where the store's
     /// life id has to be made first.
     async fn put(&self, id: CandidateId, value: &[u8]) -> Result<Option<Place>, Error> {
+        let floor = self.floor();
         let key = self.keys.candidate(id);
         let lease = PutOptions::new().with_lease(lease_of(id));
         let read = TxnOp::get(self.keys.life(), None);
@@ -140,15 +141,36 @@ impl EtcdStore {
         let Some(life) = life else {
             return Ok(None);
         };
+        let revision = response.header().map(etcd_client::ResponseHeader::revision);
         let created = if response.succeeded() {
-            response.header().map(etcd_client::ResponseHeader::revision)
+            revision
         } else {
             let own = reads.first().and_then(|read| read.kvs().first());
             own.map(etcd_client::KeyValue::create_revision)
         };
-        let life = String::from_utf8_lossy(life.value()).into_owned();
-        let created = created.ok_or_else(incomplete)?;
-        Ok(Some(Place::new(id, token(created), self.keys.scope(&life))))
+        let scope = self.keys.scope(&String::from_utf8_lossy(life.value()));
+        let (Some(created), Some(revision)) = (created, revision.map(token)) else {
+            return Err(incomplete());
+        };
+        let place = Place::new(id, token(created), scope);
+        if revision < floor.within(&place.scope) {
+            // Its token may have been another's, and its key would hold up those that
+            // know of no higher revision.
+            self.leave(id, Some(place.token)).await?;
+            return Err(self.went_back(&floor, revision));
+        }
+        self.raise_floor(&place.scope, revision);
+        Ok(Some(place))
+    }
+
+    fn went_back(&self, floor: &Floor, revision: u64) -> Error {
+        let text = format!(
+            "etcd went back from revision {} to {revision}: delete the key {}, and reset what has \
+             seen its tokens",
+            floor.revision,
+            String::from_utf8_lossy(self.keys.life())
+        );
+        Error::new(ErrorKind::Unavailable, text)
     }
 
     /// Makes the life id of a store that has none.
@@ -193,7 +215,7 @@ impl EtcdStore {
 
     /// Reads whether the place still exists, on the connection of the renewals.
     async fn prove(&self, place: &Place) -> Result<(Proof, Option<Loss>), Error> {
-        let floor = self.floor_of(&place.scope);
+        let floor = self.floor().within(&place.scope);
         let txn = Txn::new().and_then(Proof::ops(&self.keys, place));
         let call = |mut client: Client| async move { client.txn(txn).await };
         let response = self.renewals.call(call).await?;
@@ -205,10 +227,11 @@ impl EtcdStore {
         Ok((proof, loss))
     }
 
-    fn floor_of(&self, scope: &Arc<str>) -> u64 {
+    /// How far the store has come for certain. To be asked before a request is sent:
+    /// answers to others may come meanwhile.
+    fn floor(&self) -> Floor {
         let floor = self.floor.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_same = floor.scope.as_ref() == Some(scope);
-        if is_same { floor.revision } else { 0 }
+        floor.clone()
     }
 
     fn raise_floor(&self, scope: &Arc<str>, revision: u64) {
@@ -220,6 +243,16 @@ impl EtcdStore {
             };
         }
         floor.revision = floor.revision.max(revision);
+    }
+}
+
+// ===== impl Floor =====
+
+impl Floor {
+    /// Returns the revision; zero in another scope, whose revisions do not compare.
+    fn within(&self, scope: &Arc<str>) -> u64 {
+        let is_same = self.scope.as_ref() == Some(scope);
+        if is_same { self.revision } else { 0 }
     }
 }
 
@@ -241,21 +274,6 @@ impl Store for EtcdStore {
                 placed.ok_or_else(incomplete)?
             }
         };
-        let floor = self.floor_of(&place.scope);
-        if place.token <= floor {
-            // Its token may have been another's. The key would hold up those that know
-            // of no older state.
-            self.leave(id, Some(place.token)).await?;
-            let text = format!(
-                "etcd went back from revision {floor} to {}: delete the key {} and reset what \
-                 has seen tokens of the scope {}",
-                place.token,
-                String::from_utf8_lossy(self.keys.life()),
-                place.scope
-            );
-            return Err(Error::new(ErrorKind::Unavailable, text));
-        }
-        self.raise_floor(&place.scope, place.token);
         Ok(Grant::new(place, ttl))
     }
 
@@ -319,7 +337,7 @@ impl Store for EtcdStore {
         let created = i64::try_from(place.token).unwrap_or(i64::MAX);
         // Without the lease the key would outlive it.
         let lease = PutOptions::new().with_lease(lease_of(place.id));
-        let floor = self.floor_of(&place.scope);
+        let floor = self.floor().within(&place.scope);
         let reads = View::ops(&self.keys, place);
         let mut ops = vec![TxnOp::put(key.clone(), value, Some(lease))];
         ops.extend(reads.iter().cloned());
