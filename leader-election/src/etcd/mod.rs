@@ -6,6 +6,8 @@
 //! needs `protoc` (Debian's package `protobuf-compiler`), since `etcd-client` does.
 
 mod failure;
+mod floor;
+mod join;
 mod keys;
 mod link;
 mod observe;
