@@ -18,6 +18,8 @@
 //! ```
 
 mod failure;
+mod floor;
+mod join;
 mod keys;
 mod link;
 mod observe;
