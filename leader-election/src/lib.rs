@@ -38,6 +38,7 @@ mod driver;
 mod election;
 mod error;
 mod leadership;
+mod measures;
 mod memory;
 mod outcome;
 mod store;
