@@ -126,6 +126,8 @@ claims! {
         "a token is higher than every token granted before in its scope, and stays while the leadership lasts"
     winning::candidates_lead_in_the_order_of_joining
         "candidates lead in the order in which they joined"
+    winning::candidates_that_start_together_lead_one_by_one
+        "each of several candidates that start at once gets a place, and leads alone in its turn"
     winning::one_leader_at_a_time
         "at any instant at most one leadership is valid, whatever is cut"
     winning::a_win_is_fresh
@@ -184,6 +186,7 @@ macro_rules! conformance_tests {
             $($context)*
             tokens_rise
             candidates_lead_in_the_order_of_joining
+            candidates_that_start_together_lead_one_by_one
             one_leader_at_a_time
             a_win_is_fresh
             a_deadline_counts_from_the_send

@@ -14,10 +14,10 @@ use crate::{Election, ElectionConfig, clock::Clock};
 /// those who have a [`Store`](crate::Store).
 #[async_trait]
 pub trait Harness: Send + Sync + 'static {
-    /// Returns the shortest TTL that the backend grants and the suite may use.
+    /// Returns the shortest TTL that the suite may use; it also uses 3 and 30 times as much.
     ///
-    /// In real time, not below what the machine's pauses allow for: renewals have a sixth
-    /// of it.
+    /// Of the granularity that the backend has, and in real time not below what the
+    /// machine's pauses allow for: a renewal has a sixth of it.
     fn ttl(&self) -> Duration;
 
     /// Tells whether tokio's time is paused, so that waiting costs nothing: rounds are

@@ -1,7 +1,10 @@
 //! Who wins, when, and with what.
 
 use std::{
+    future::poll_fn,
+    pin::Pin,
     sync::{Arc, Mutex, PoisonError},
+    task::Poll,
     time::Duration,
 };
 
@@ -9,7 +12,7 @@ use crate::{
     Leadership,
     conformance::{
         Cut, Harness,
-        stage::{Outcome, Stage, ensure},
+        stage::{Campaign, Outcome, Stage, ensure},
     },
 };
 
@@ -77,6 +80,49 @@ pub(in crate::conformance) async fn candidates_lead_in_the_order_of_joining(
         );
     }
     Ok(())
+}
+
+pub(in crate::conformance) async fn candidates_that_start_together_lead_one_by_one(
+    harness: &dyn Harness,
+) -> Outcome {
+    let stage = Stage::new(harness);
+    let nodes = [
+        stage.node(0, stage.long()).await,
+        stage.node(1, stage.long()).await,
+    ];
+    let campaigns = (0..8).map(|number| stage.campaign(&nodes[number % 2], b"n"));
+    let mut campaigns: Vec<_> = campaigns.collect();
+    let order = stage.queued(campaigns.len()).await?;
+    ensure!(
+        order.is_sorted_by(|before, after| before < after),
+        "candidates that start together make the queue {order:?}"
+    );
+    for expected in order {
+        let won = stage.soon("one of them leads", first_of(&mut campaigns));
+        let leads = won.await??;
+        ensure!(
+            leads.token() == expected && !campaigns.iter().any(Campaign::is_over),
+            "token {} led, alone: {}; it was the turn of token {expected}",
+            leads.token(),
+            !campaigns.iter().any(Campaign::is_over)
+        );
+        stage.released(&leads).await?;
+    }
+    Ok(())
+}
+
+/// Takes out the first campaign that ends.
+async fn first_of(campaigns: &mut Vec<Campaign>) -> Outcome<Leadership> {
+    poll_fn(|context| {
+        for index in 0..campaigns.len() {
+            if let Poll::Ready(won) = Pin::new(&mut campaigns[index]).poll(context) {
+                campaigns.swap_remove(index);
+                return Poll::Ready(won);
+            }
+        }
+        Poll::Pending
+    })
+    .await
 }
 
 pub(in crate::conformance) async fn one_leader_at_a_time(harness: &dyn Harness) -> Outcome {

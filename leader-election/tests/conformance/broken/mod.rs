@@ -17,7 +17,10 @@ const FOUND: &[(Fault, &[&str])] = &[
     (Fault::TokensFall, &["tokens_rise"]),
     (
         Fault::EveryoneIsFirst,
-        &["candidates_lead_in_the_order_of_joining"],
+        &[
+            "candidates_lead_in_the_order_of_joining",
+            "candidates_that_start_together_lead_one_by_one",
+        ],
     ),
     (Fault::LeasesAreShorterThanTold, &["one_leader_at_a_time"]),
     (Fault::OnlyLeadersAreRenewed, &["a_win_is_fresh"]),
