@@ -2,8 +2,11 @@
 #![cfg(feature = "etcd")]
 
 mod conformance;
+mod false_alarms;
 mod first_steps;
 mod guarded_commit;
+#[path = "../support/lines.rs"]
+mod lines;
 #[allow(dead_code, reason = "faults are for the tests to come")]
 mod proxy;
 #[allow(dead_code, reason = "faults are for the tests to come")]

@@ -15,7 +15,7 @@ use metrics::{
 };
 
 use crate::{
-    logs,
+    lines,
     support::{Call, Trouble, Wire, config, secs, settle, spawn_campaign},
 };
 
@@ -122,7 +122,7 @@ fn documented() -> BTreeSet<String> {
 
 #[tokio::test(start_paused = true)]
 async fn each_documented_measure_is_recorded_and_nothing_else() {
-    logs::listen();
+    lines::listen();
     let recorder = Sum::default();
     let _local = metrics::set_default_local_recorder(&recorder);
     let wire = Wire::new(MemoryStore::new(1));
