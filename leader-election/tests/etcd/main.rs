@@ -1,7 +1,10 @@
 //! The etcd backend against a real etcd, one per test.
 #![cfg(feature = "etcd")]
 
+#[allow(dead_code, reason = "faults are for the tests to come")]
+mod child;
 mod first_steps;
+mod interop;
 #[allow(dead_code, reason = "faults are for the tests to come")]
 mod proxy;
 #[allow(dead_code, reason = "faults are for the tests to come")]
