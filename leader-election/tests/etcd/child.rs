@@ -3,6 +3,7 @@
 use std::{
     fs::File,
     io::{self, Write},
+    os::unix::process::ExitStatusExt,
     path::Path,
     process::Stdio,
     time::Duration,
@@ -18,7 +19,7 @@ use tokio::{
     task::JoinHandle,
 };
 
-use crate::{config, server::signal};
+use crate::{config, server::signal, soon};
 
 /// Where a child finds its orders.
 const ENDPOINT: &str = "CHILD_ENDPOINT";
@@ -26,6 +27,7 @@ const NAME: &str = "CHILD_NAME";
 const TTL: &str = "CHILD_TTL";
 const VALUE: &str = "CHILD_VALUE";
 const RECORD: &str = "CHILD_RECORD";
+const PATIENT: &str = "CHILD_PATIENT";
 
 /// What a child is to do.
 #[derive(Clone, Debug)]
@@ -37,6 +39,8 @@ pub(crate) struct Orders<'a> {
     pub(crate) value: &'a str,
     /// Where it writes its deadlines.
     pub(crate) record: Option<&'a Path>,
+    /// Renews often and waits long for each answer.
+    pub(crate) is_patient: bool,
 }
 
 /// What a child says.
@@ -89,6 +93,9 @@ impl Child {
         if let Some(record) = orders.record {
             command.env(RECORD, record);
         }
+        if orders.is_patient {
+            command.env(PATIENT, "1");
+        }
         let mut process = command.spawn().expect("starts itself");
         let stdout = process.stdout.take().expect("piped");
         Self {
@@ -100,11 +107,21 @@ impl Child {
 
     /// Kills it as `kill -9` does.
     pub(crate) async fn kill(&mut self) {
-        self.process.kill().await.expect("own child");
+        self.process.start_kill().expect("own child");
+        let status = self.process.wait().await.expect("own child");
+        assert_eq!(status.signal(), Some(9), "{status}");
     }
 
-    pub(crate) fn stop(&self) {
+    /// Stops it, and waits until the kernel says so.
+    pub(crate) async fn stop(&self) {
         signal(self.pid, "STOP");
+        let stat = format!("/proc/{}/stat", self.pid);
+        let stopped = async {
+            while !std::fs::read_to_string(&stat).is_ok_and(|stat| stat.contains(") T ")) {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        soon(stopped).await;
     }
 
     pub(crate) fn go_on(&self) {
@@ -215,7 +232,14 @@ async fn candidate() {
         return;
     };
     let record = std::env::var_os(RECORD);
-    let config = config(order(TTL).parse().expect("seconds"));
+    let mut config = config(order(TTL).parse().expect("seconds"));
+    if std::env::var_os(PATIENT).is_some() {
+        let ttl = config.ttl;
+        config = config
+            .with_renew_every(ttl / 10)
+            .with_renew_timeout(ttl * 2 / 5)
+            .with_reserve(ttl / 20);
+    }
     let mut interrupts = on_signal(SignalKind::interrupt()).expect("signals are heard");
     let mut stdin = tokio::io::stdin();
     let mut byte = [0];

@@ -198,6 +198,7 @@ async fn etcdctl_follows_ours_that_was_killed_or_interrupted() {
         ttl: 1,
         value: "ours",
         record: None,
+        is_patient: false,
     };
     for kills in [true, false] {
         let (news, mut heard) = mpsc::channel(8);

@@ -5,6 +5,7 @@
 mod child;
 mod first_steps;
 mod interop;
+mod overlap;
 #[allow(dead_code, reason = "faults are for the tests to come")]
 mod proxy;
 #[allow(dead_code, reason = "faults are for the tests to come")]
@@ -53,6 +54,11 @@ pub(crate) async fn queued(election: &EtcdElection, count: usize) {
         }
     };
     timeout(HANG, all).await.expect("the queue fills");
+}
+
+/// Whether the long versions of the tests are wanted.
+pub(crate) fn soak() -> bool {
+    std::env::var_os("SOAK").is_some_and(|soak| soak == "1")
 }
 
 /// Waits for what must happen.

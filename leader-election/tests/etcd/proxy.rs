@@ -1,8 +1,11 @@
 //! A wire to etcd that can be cut without a word.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 
 use tokio::{
@@ -11,8 +14,9 @@ use tokio::{
         TcpListener, TcpStream,
         tcp::{OwnedReadHalf, OwnedWriteHalf},
     },
-    sync::watch,
+    sync::{mpsc, watch},
     task::{JoinHandle, JoinSet},
+    time::{Instant, sleep_until},
 };
 
 /// What happens to the bytes of one direction.
@@ -38,6 +42,9 @@ struct State {
     swallowed: AtomicU64,
     held: AtomicU64,
     connections: AtomicU64,
+    /// In milliseconds.
+    delay_down: AtomicU64,
+    delayed: AtomicU64,
 }
 
 impl Proxy {
@@ -50,6 +57,8 @@ impl Proxy {
             swallowed: AtomicU64::new(0),
             held: AtomicU64::new(0),
             connections: AtomicU64::new(0),
+            delay_down: AtomicU64::new(0),
+            delayed: AtomicU64::new(0),
         });
         let task = tokio::spawn(accept(listener, target, Arc::clone(&state)));
         Self { port, state, task }
@@ -73,6 +82,17 @@ impl Proxy {
     /// Sets the direction from etcd.
     pub(crate) fn set_down(&self, way: Way) {
         self.state.down.send_replace(way);
+    }
+
+    /// Keeps back each answer of etcd for this long.
+    pub(crate) fn delay_down(&self, delay: Duration) {
+        let delay = u64::try_from(delay.as_millis()).expect("a short delay");
+        self.state.delay_down.store(delay, Ordering::Relaxed);
+    }
+
+    /// Times that bytes were delayed.
+    pub(crate) fn delayed(&self) -> u64 {
+        self.state.delayed.load(Ordering::Relaxed)
     }
 
     /// Bytes that were thrown away.
@@ -119,23 +139,57 @@ async fn forward(client: TcpStream, target: u16, state: Arc<State>) {
     let (server_read, server_write) = server.into_split();
     // The end of one direction ends both, as a broken connection does.
     tokio::select! {
-        () = copy(client_read, server_write, &state, &state.up) => {}
-        () = copy(server_read, client_write, &state, &state.down) => {}
+        () = copy(client_read, server_write, &state, &state.up, None) => {}
+        () = copy(server_read, client_write, &state, &state.down, Some(&state.delay_down)) => {}
     }
 }
 
 async fn copy(
-    mut from: OwnedReadHalf,
-    mut to: OwnedWriteHalf,
+    from: OwnedReadHalf,
+    to: OwnedWriteHalf,
     state: &State,
     way: &watch::Sender<Way>,
+    delay: Option<&AtomicU64>,
 ) {
-    let mut way = way.subscribe();
+    let (passed, passes) = mpsc::channel(64);
+    // The end of one half ends the other.
+    tokio::select! {
+        () = take(from, passed, state, delay) => {}
+        () = pass(passes, to, state, way.subscribe()) => {}
+    }
+}
+
+/// Reads, and says when to pass on what it has read.
+async fn take(
+    mut from: OwnedReadHalf,
+    passed: mpsc::Sender<(Instant, Vec<u8>)>,
+    state: &State,
+    delay: Option<&AtomicU64>,
+) {
     let mut bytes = vec![0; 64 * 1024];
     loop {
         let Ok(count @ 1..) = from.read(&mut bytes).await else {
             return;
         };
+        let delay = delay.map_or(0, |delay| delay.load(Ordering::Relaxed));
+        if delay > 0 {
+            state.delayed.fetch_add(1, Ordering::Relaxed);
+        }
+        let due = Instant::now() + Duration::from_millis(delay);
+        if passed.send((due, bytes[..count].to_vec())).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn pass(
+    mut passes: mpsc::Receiver<(Instant, Vec<u8>)>,
+    mut to: OwnedWriteHalf,
+    state: &State,
+    mut way: watch::Receiver<Way>,
+) {
+    while let Some((due, bytes)) = passes.recv().await {
+        sleep_until(due).await;
         let mut now = *way.borrow_and_update();
         if now == Way::Hold {
             state.held.fetch_add(1, Ordering::Relaxed);
@@ -144,10 +198,11 @@ async fn copy(
         }
         match now {
             Way::Swallow => {
-                state.swallowed.fetch_add(count as u64, Ordering::Relaxed);
+                let count = bytes.len() as u64;
+                state.swallowed.fetch_add(count, Ordering::Relaxed);
             }
             _ => {
-                if to.write_all(&bytes[..count]).await.is_err() {
+                if to.write_all(&bytes).await.is_err() {
                     return;
                 }
             }
