@@ -14,7 +14,7 @@ use tokio::{
 use crate::{
     campaign,
     child::{Child, News, Orders},
-    join, lead, queued,
+    join, key_and_lease, lead, queued,
     server::{Etcd, signal},
     soon,
 };
@@ -161,14 +161,10 @@ async fn a_killed_etcdctl_is_followed_once_its_lease_is_gone() {
     queued(&election, 3).await;
     waits.kill().await;
     let token = election.candidates().await.unwrap()[1].token;
-    let mut client = etcd.client().await;
-    let options = etcd_client::GetOptions::new().with_prefix();
-    let keys = client.get("e/", Some(options)).await.unwrap();
-    let mut keys = keys.kvs().iter();
-    let stale = keys.find(|kv| kv.create_revision() as u64 == token);
+    let (stale, _) = key_and_lease(&etcd, token).await;
     leadership.resign().await;
     assert!(!behind.is_finished(), "a killed etcdctl is before it");
-    revoke_lease_of(&etcd, stale.unwrap().key_str().unwrap());
+    revoke_lease_of(&etcd, str::from_utf8(&stale).unwrap());
     assert!(soon(behind).await.unwrap().token() > token);
 }
 

@@ -4,8 +4,11 @@
 #[allow(dead_code, reason = "faults are for the tests to come")]
 mod child;
 mod first_steps;
+mod go_gaps;
 mod interop;
+mod leaked_places;
 mod overlap;
+mod phantom_win;
 #[allow(dead_code, reason = "faults are for the tests to come")]
 mod proxy;
 #[allow(dead_code, reason = "faults are for the tests to come")]
@@ -13,6 +16,7 @@ mod server;
 
 use std::time::Duration;
 
+use etcd_client::{GetOptions, KeyValue};
 use leader_election::{Election, ElectionConfig, Leadership, etcd::EtcdElection};
 use server::Etcd;
 use tokio::{task::JoinHandle, time::timeout};
@@ -44,6 +48,16 @@ pub(crate) async fn lead(election: &EtcdElection, value: &[u8]) -> Leadership {
 pub(crate) fn campaign(election: &EtcdElection, value: &'static [u8]) -> JoinHandle<Leadership> {
     let election = election.clone();
     tokio::spawn(async move { election.campaign(value).await.expect("no final error") })
+}
+
+/// Returns the key of the candidate with this token, and its lease.
+pub(crate) async fn key_and_lease(etcd: &Etcd, token: u64) -> (Vec<u8>, i64) {
+    let options = GetOptions::new().with_prefix();
+    let keys = etcd.client().await.get("e/", Some(options)).await;
+    let keys = keys.expect("etcd serves");
+    let created = |kv: &&KeyValue| u64::try_from(kv.create_revision()) == Ok(token);
+    let kv = keys.kvs().iter().find(created).expect("a candidate");
+    (kv.key().to_vec(), kv.lease())
 }
 
 /// Waits until so many candidates are in the queue.

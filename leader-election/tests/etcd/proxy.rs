@@ -45,6 +45,8 @@ struct State {
     /// In milliseconds.
     delay_down: AtomicU64,
     delayed: AtomicU64,
+    /// Pieces that were passed on to etcd.
+    sent: watch::Sender<u64>,
 }
 
 impl Proxy {
@@ -59,6 +61,7 @@ impl Proxy {
             connections: AtomicU64::new(0),
             delay_down: AtomicU64::new(0),
             delayed: AtomicU64::new(0),
+            sent: watch::Sender::new(0),
         });
         let task = tokio::spawn(accept(listener, target, Arc::clone(&state)));
         Self { port, state, task }
@@ -93,6 +96,11 @@ impl Proxy {
     /// Times that bytes were delayed.
     pub(crate) fn delayed(&self) -> u64 {
         self.state.delayed.load(Ordering::Relaxed)
+    }
+
+    /// Counts the pieces that were passed on to etcd.
+    pub(crate) fn sent(&self) -> watch::Receiver<u64> {
+        self.state.sent.subscribe()
     }
 
     /// Bytes that were thrown away.
@@ -139,23 +147,17 @@ async fn forward(client: TcpStream, target: u16, state: Arc<State>) {
     let (server_read, server_write) = server.into_split();
     // The end of one direction ends both, as a broken connection does.
     tokio::select! {
-        () = copy(client_read, server_write, &state, &state.up, None) => {}
-        () = copy(server_read, client_write, &state, &state.down, Some(&state.delay_down)) => {}
+        () = copy(client_read, server_write, &state, true) => {}
+        () = copy(server_read, client_write, &state, false) => {}
     }
 }
 
-async fn copy(
-    from: OwnedReadHalf,
-    to: OwnedWriteHalf,
-    state: &State,
-    way: &watch::Sender<Way>,
-    delay: Option<&AtomicU64>,
-) {
+async fn copy(from: OwnedReadHalf, to: OwnedWriteHalf, state: &State, is_up: bool) {
     let (passed, passes) = mpsc::channel(64);
     // The end of one half ends the other.
     tokio::select! {
-        () = take(from, passed, state, delay) => {}
-        () = pass(passes, to, state, way.subscribe()) => {}
+        () = take(from, passed, state, is_up) => {}
+        () = pass(passes, to, state, is_up) => {}
     }
 }
 
@@ -164,14 +166,17 @@ async fn take(
     mut from: OwnedReadHalf,
     passed: mpsc::Sender<(Instant, Vec<u8>)>,
     state: &State,
-    delay: Option<&AtomicU64>,
+    is_up: bool,
 ) {
     let mut bytes = vec![0; 64 * 1024];
     loop {
         let Ok(count @ 1..) = from.read(&mut bytes).await else {
             return;
         };
-        let delay = delay.map_or(0, |delay| delay.load(Ordering::Relaxed));
+        let delay = match is_up {
+            true => 0,
+            false => state.delay_down.load(Ordering::Relaxed),
+        };
         if delay > 0 {
             state.delayed.fetch_add(1, Ordering::Relaxed);
         }
@@ -186,8 +191,10 @@ async fn pass(
     mut passes: mpsc::Receiver<(Instant, Vec<u8>)>,
     mut to: OwnedWriteHalf,
     state: &State,
-    mut way: watch::Receiver<Way>,
+    is_up: bool,
 ) {
+    let way = if is_up { &state.up } else { &state.down };
+    let mut way = way.subscribe();
     while let Some((due, bytes)) = passes.recv().await {
         sleep_until(due).await;
         let mut now = *way.borrow_and_update();
@@ -204,6 +211,9 @@ async fn pass(
             _ => {
                 if to.write_all(&bytes).await.is_err() {
                     return;
+                }
+                if is_up {
+                    state.sent.send_modify(|sent| *sent += 1);
                 }
             }
         }
