@@ -47,6 +47,7 @@ struct State {
     delayed: AtomicU64,
     /// Pieces that were passed on to etcd.
     sent: watch::Sender<u64>,
+    hold_up_after: AtomicU64,
 }
 
 impl Proxy {
@@ -62,6 +63,7 @@ impl Proxy {
             delay_down: AtomicU64::new(0),
             delayed: AtomicU64::new(0),
             sent: watch::Sender::new(0),
+            hold_up_after: AtomicU64::new(u64::MAX),
         });
         let task = tokio::spawn(accept(listener, target, Arc::clone(&state)));
         Self { port, state, task }
@@ -79,6 +81,7 @@ impl Proxy {
 
     /// Sets the direction to etcd.
     pub(crate) fn set_up(&self, way: Way) {
+        self.state.hold_up_after.store(u64::MAX, Ordering::Relaxed);
         self.state.up.send_replace(way);
     }
 
@@ -101,6 +104,12 @@ impl Proxy {
     /// Counts the pieces that were passed on to etcd.
     pub(crate) fn sent(&self) -> watch::Receiver<u64> {
         self.state.sent.subscribe()
+    }
+
+    /// Holds the direction to etcd from when so many more pieces were passed on.
+    pub(crate) fn hold_up_after(&self, pieces: u64) {
+        let after = *self.state.sent.borrow() + pieces;
+        self.state.hold_up_after.store(after, Ordering::Relaxed);
     }
 
     /// Bytes that were thrown away.
@@ -197,6 +206,11 @@ async fn pass(
     let mut way = way.subscribe();
     while let Some((due, bytes)) = passes.recv().await {
         sleep_until(due).await;
+        let after = &state.hold_up_after;
+        if is_up && *state.sent.borrow() >= after.load(Ordering::Relaxed) {
+            after.store(u64::MAX, Ordering::Relaxed);
+            state.up.send_replace(Way::Hold);
+        }
         let mut now = *way.borrow_and_update();
         if now == Way::Hold {
             state.held.fetch_add(1, Ordering::Relaxed);
