@@ -5,6 +5,7 @@
 mod child;
 mod first_steps;
 mod go_gaps;
+mod herd;
 mod interop;
 mod leaked_places;
 mod overlap;
@@ -13,6 +14,7 @@ mod phantom_win;
 mod proxy;
 #[allow(dead_code, reason = "faults are for the tests to come")]
 mod server;
+mod slow_handover;
 
 use std::time::Duration;
 
