@@ -6,6 +6,7 @@
 //! needs `protoc` (Debian's package `protobuf-compiler`), since `etcd-client` does.
 
 mod failure;
+mod floor;
 mod keys;
 mod link;
 mod observe;
@@ -44,8 +45,9 @@ const PING: Duration = Duration::from_secs(10);
 /// random under `leader-election/life/<name>`, and the election's name.
 ///
 /// After etcd was restored from a snapshot, revisions repeat. Candidates that have seen
-/// higher ones refuse to lead; others cannot know. The operator's step after a restore is
-/// to delete the life id, which makes a new scope, and to reset what has seen tokens.
+/// higher ones refuse to lead, however far etcd comes, and log an error; others cannot
+/// know. The operator's step after a restore is to delete the life id, which makes a new
+/// scope, and to reset what has seen tokens.
 #[derive(Clone, Debug)]
 pub struct EtcdElection {
     election: StoreElection<EtcdStore>,

@@ -4,10 +4,7 @@
 //! both see each other. The server's own election call is not used: it can report a win
 //! for a key that is gone.
 
-use std::{
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
-};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use etcd_client::{
@@ -18,6 +15,7 @@ use tokio::sync::watch;
 
 use super::{
     failure::{is_lease_gone, is_lease_taken, to_error},
+    floor::Floor,
     keys::Keys,
     link::Link,
     queue::{Ahead, Proof, View, before, nearest, reads, token},
@@ -34,14 +32,7 @@ pub(super) struct EtcdStore {
     /// Renewals have a connection of their own: a stuck watch cannot delay them.
     renewals: Link,
     verifies_renewals: bool,
-    floor: Mutex<Floor>,
-}
-
-/// How far the store was seen to have come; below that, it went backwards.
-#[derive(Debug, Default)]
-struct Floor {
-    scope: Option<Arc<str>>,
-    revision: u64,
+    floor: Floor,
 }
 
 // ===== impl EtcdStore =====
@@ -53,13 +44,13 @@ impl EtcdStore {
             link,
             renewals,
             verifies_renewals,
-            floor: Mutex::default(),
+            floor: Floor::default(),
         }
     }
 
     /// Reads where a place stands.
     pub(super) async fn view(&self, place: &Place) -> Result<(View, Standing), Error> {
-        let floor = self.floor_of(&place.scope);
+        let floor = self.floor.of(&place.scope);
         let ops = View::ops(&self.keys, place);
         let txn = Txn::new().and_then(ops);
         let response = self.txn(txn).await?;
@@ -68,9 +59,7 @@ impl EtcdStore {
             view.ahead = self.find_ahead(place, view.proof.revision).await?;
         }
         let standing = view.standing(&self.keys, place, floor);
-        if !matches!(standing, Standing::Gone(Loss::Reset)) {
-            self.raise_floor(&place.scope, view.proof.revision);
-        }
+        self.learn(place, &view.proof, standing == Standing::Gone(Loss::Reset));
         Ok((view, standing))
     }
 
@@ -193,33 +182,38 @@ impl EtcdStore {
 
     /// Reads whether the place still exists, on the connection of the renewals.
     async fn prove(&self, place: &Place) -> Result<(Proof, Option<Loss>), Error> {
-        let floor = self.floor_of(&place.scope);
+        let floor = self.floor.of(&place.scope);
         let txn = Txn::new().and_then(Proof::ops(&self.keys, place));
         let call = |mut client: Client| async move { client.txn(txn).await };
         let response = self.renewals.call(call).await?;
         let proof = Proof::of(&response).ok_or_else(incomplete)?;
         let loss = proof.loss(&self.keys, place, floor);
-        if loss.is_none() {
-            self.raise_floor(&place.scope, proof.revision);
-        }
+        self.learn(place, &proof, loss == Some(Loss::Reset));
         Ok((proof, loss))
     }
 
-    fn floor_of(&self, scope: &Arc<str>) -> u64 {
-        let floor = self.floor.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_same = floor.scope.as_ref() == Some(scope);
-        if is_same { floor.revision } else { 0 }
+    /// Takes in how far etcd has come, or that it went backwards within one life.
+    fn learn(&self, place: &Place, proof: &Proof, is_reset: bool) {
+        if !is_reset {
+            self.floor.raise(&place.scope, proof.revision);
+        } else if proof.scope(&self.keys).as_ref() == Some(&place.scope) {
+            self.floor.went_back(&place.scope, self.keys.life());
+        }
     }
 
-    fn raise_floor(&self, scope: &Arc<str>, revision: u64) {
-        let mut floor = self.floor.lock().unwrap_or_else(PoisonError::into_inner);
-        if floor.scope.as_ref() != Some(scope) {
-            *floor = Floor {
-                scope: Some(Arc::clone(scope)),
-                revision,
-            };
+    /// Refuses a life of the store that went backwards, before anything is written in it.
+    async fn refuse_old_life(&self) -> Result<(), Error> {
+        if !self.floor.refuses_any() {
+            return Ok(());
         }
-        floor.revision = floor.revision.max(revision);
+        let life = self.keys.life();
+        let call = |mut client: Client| async move { client.get(life, None).await };
+        let found = self.link.call(call).await?;
+        let Some(kv) = found.kvs().first() else {
+            return Ok(());
+        };
+        let scope = self.keys.scope(&String::from_utf8_lossy(kv.value()));
+        self.floor.refuse(&scope, life)
     }
 }
 
@@ -232,6 +226,7 @@ struct KeptAlive {
 #[async_trait]
 impl Store for EtcdStore {
     async fn join(&self, id: CandidateId, value: &[u8], ttl: Duration) -> Result<Grant, Error> {
+        self.refuse_old_life().await?;
         let ttl = self.grant(lease_of(id), whole_seconds(ttl)?).await?;
         let place = match self.put(id, value).await? {
             Some(place) => place,
@@ -241,21 +236,14 @@ impl Store for EtcdStore {
                 placed.ok_or_else(incomplete)?
             }
         };
-        let floor = self.floor_of(&place.scope);
-        if place.token <= floor {
+        if place.token <= self.floor.of(&place.scope) {
             // Its token may have been another's. The key would hold up those that know
             // of no older state.
+            self.floor.went_back(&place.scope, self.keys.life());
             self.leave(id, Some(place.token)).await?;
-            let text = format!(
-                "etcd went back from revision {floor} to {}: delete the key {} and reset what \
-                 has seen tokens of the scope {}",
-                place.token,
-                String::from_utf8_lossy(self.keys.life()),
-                place.scope
-            );
-            return Err(Error::new(ErrorKind::Unavailable, text));
         }
-        self.raise_floor(&place.scope, place.token);
+        self.floor.refuse(&place.scope, self.keys.life())?;
+        self.floor.raise(&place.scope, place.token);
         Ok(Grant::new(place, ttl))
     }
 
@@ -319,7 +307,7 @@ impl Store for EtcdStore {
         let created = i64::try_from(place.token).unwrap_or(i64::MAX);
         // Without the lease the key would outlive it.
         let lease = PutOptions::new().with_lease(lease_of(place.id));
-        let floor = self.floor_of(&place.scope);
+        let floor = self.floor.of(&place.scope);
         let reads = View::ops(&self.keys, place);
         let mut ops = vec![TxnOp::put(key.clone(), value, Some(lease))];
         ops.extend(reads.iter().cloned());
@@ -329,7 +317,9 @@ impl Store for EtcdStore {
             .or_else(reads);
         let response = self.txn(txn).await?;
         let view = View::of(&self.keys, &response).ok_or_else(incomplete)?;
-        Ok(view.standing(&self.keys, place, floor))
+        let standing = view.standing(&self.keys, place, floor);
+        self.learn(place, &view.proof, standing == Standing::Gone(Loss::Reset));
+        Ok(standing)
     }
 
     async fn leave(&self, id: CandidateId, token: Option<u64>) -> Result<(), Error> {

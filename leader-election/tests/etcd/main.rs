@@ -12,9 +12,11 @@ mod overlap;
 mod phantom_win;
 #[allow(dead_code, reason = "faults are for the tests to come")]
 mod proxy;
+mod rebuilt_store;
 #[allow(dead_code, reason = "faults are for the tests to come")]
 mod server;
 mod slow_handover;
+mod stuck_watch;
 
 use std::time::Duration;
 

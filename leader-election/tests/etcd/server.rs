@@ -98,6 +98,31 @@ impl Etcd {
         self.restart().await;
     }
 
+    /// Starts it again with identical flags and the data of a snapshot that
+    /// `etcdctl snapshot save` made.
+    pub(crate) async fn restore(&mut self, snapshot: &Path) {
+        self.kill();
+        let data = data(self.dir.path());
+        std::fs::remove_dir_all(&data).expect("the data of etcd");
+        let peer = format!("http://127.0.0.1:{}", self.peer_port);
+        let cluster = format!("m={peer}");
+        let paths = [snapshot, &data].map(|path| path.to_str().expect("text"));
+        self.ctl(&[
+            "snapshot",
+            "restore",
+            paths[0],
+            "--data-dir",
+            paths[1],
+            "--name",
+            "m",
+            "--initial-cluster",
+            &cluster,
+            "--initial-advertise-peer-urls",
+            &peer,
+        ]);
+        self.restart().await;
+    }
+
     /// Runs the packaged `etcdctl` against it.
     pub(crate) fn ctl(&self, arguments: &[&str]) -> Output {
         let output = self.ctl_command(arguments).output();
