@@ -7,6 +7,7 @@
 
 mod failure;
 mod floor;
+mod join;
 mod keys;
 mod link;
 mod observe;

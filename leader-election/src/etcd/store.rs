@@ -8,17 +8,16 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use etcd_client::{
-    Client, Compare, CompareOp, Event, EventType, LeaseGrantOptions, PutOptions, Txn, TxnOp,
-    TxnResponse,
+    Client, Compare, CompareOp, Event, EventType, PutOptions, Txn, TxnOp, TxnResponse,
 };
 use tokio::sync::watch;
 
 use super::{
-    failure::{is_lease_gone, is_lease_taken, to_error},
+    failure::{is_lease_gone, to_error},
     floor::Floor,
     keys::Keys,
     link::Link,
-    queue::{Ahead, Proof, View, before, nearest, reads, token},
+    queue::{Ahead, Proof, View, before, nearest, token},
     watch::{Notice, Watch, Watched},
 };
 use crate::{CandidateId, Error, ErrorKind, Grant, Leader, Loss, Place, Renewal, Standing, Store};
@@ -32,7 +31,13 @@ pub(super) struct EtcdStore {
     /// Renewals have a connection of their own: a stuck watch cannot delay them.
     renewals: Link,
     verifies_renewals: bool,
-    floor: Floor,
+    pub(super) floor: Floor,
+}
+
+/// What etcd answered to a renewal.
+struct KeptAlive {
+    ttl: Duration,
+    raft_term: u64,
 }
 
 // ===== impl EtcdStore =====
@@ -50,7 +55,7 @@ impl EtcdStore {
 
     /// Reads where a place stands.
     pub(super) async fn view(&self, place: &Place) -> Result<(View, Standing), Error> {
-        let floor = self.floor.of(&place.scope);
+        let floor = self.floor.seen().within(&place.scope);
         let ops = View::ops(&self.keys, place);
         let txn = Txn::new().and_then(ops);
         let response = self.txn(txn).await?;
@@ -74,89 +79,9 @@ impl EtcdStore {
         Ok(nearest.map_or(Ahead::Nobody, Ahead::Candidate))
     }
 
-    async fn txn(&self, txn: Txn) -> Result<TxnResponse, Error> {
+    pub(super) async fn txn(&self, txn: Txn) -> Result<TxnResponse, Error> {
         let call = |mut client: Client| async move { client.txn(txn).await };
         self.link.call(call).await
-    }
-
-    /// Grants the lease of a place, or finds it granted by an earlier call.
-    async fn grant(&self, lease: i64, asked: i64) -> Result<Duration, Error> {
-        let options = LeaseGrantOptions::new().with_id(lease);
-        let call =
-            |mut client: Client| async move { client.lease_grant(asked, Some(options)).await };
-        let granted = match self.link.raw(call).await? {
-            Ok(grant) => grant.ttl(),
-            Err(error) if is_lease_taken(&error) => {
-                let call = |mut client: Client| async move {
-                    client.lease_time_to_live(lease, None).await
-                };
-                self.link.call(call).await?.granted_ttl()
-            }
-            Err(error) => return Err(to_error(error)),
-        };
-        if granted > asked {
-            let text = format!(
-                "etcd raised the ttl of {asked} s to {granted} s, its shortest: ask for that"
-            );
-            return Err(Error::new(ErrorKind::Invalid, text));
-        }
-        seconds(granted).ok_or_else(|| {
-            let text = "the lease ended before its key was written";
-            Error::new(ErrorKind::Unavailable, text)
-        })
-    }
-
-    /// Puts the key of a place, unless it is there already. `None` where the store's
-    /// life id has to be made first.
-    async fn put(&self, id: CandidateId, value: &[u8]) -> Result<Option<Place>, Error> {
-        let key = self.keys.candidate(id);
-        let lease = PutOptions::new().with_lease(lease_of(id));
-        let read = TxnOp::get(self.keys.life(), None);
-        let found = TxnOp::get(
-            key.clone(),
-            Some(etcd_client::GetOptions::new().with_keys_only()),
-        );
-        let txn = Txn::new()
-            .when([
-                Compare::create_revision(key.clone(), CompareOp::Equal, 0),
-                Compare::create_revision(self.keys.life(), CompareOp::Greater, 0),
-            ])
-            .and_then([TxnOp::put(key, value, Some(lease)), read.clone()])
-            .or_else([found, read]);
-        let response = self.txn(txn).await?;
-        let reads = reads(&response);
-        let life = reads.last().and_then(|read| read.kvs().first());
-        let Some(life) = life else {
-            return Ok(None);
-        };
-        let created = if response.succeeded() {
-            response.header().map(etcd_client::ResponseHeader::revision)
-        } else {
-            let own = reads.first().and_then(|read| read.kvs().first());
-            own.map(etcd_client::KeyValue::create_revision)
-        };
-        let life = String::from_utf8_lossy(life.value()).into_owned();
-        let created = created.ok_or_else(incomplete)?;
-        Ok(Some(Place::new(id, token(created), self.keys.scope(&life))))
-    }
-
-    /// Makes the life id of a store that has none.
-    pub(super) async fn make_life(&self) -> Result<String, Error> {
-        let mut bytes = [0; 16];
-        getrandom::fill(&mut bytes).map_err(|error| {
-            Error::new(ErrorKind::Unavailable, "the system has no random numbers")
-                .with_source(error.to_string())
-        })?;
-        let made = format!("{:032x}", u128::from_le_bytes(bytes));
-        let life = self.keys.life();
-        let txn = Txn::new()
-            .when([Compare::create_revision(life, CompareOp::Equal, 0)])
-            .and_then([TxnOp::put(life, made.as_str(), None)])
-            .or_else([TxnOp::get(life, None)]);
-        let response = self.txn(txn).await?;
-        let reads = reads(&response);
-        let found = reads.first().and_then(|read| read.kvs().first());
-        Ok(found.map_or(made, |kv| String::from_utf8_lossy(kv.value()).into_owned()))
     }
 
     async fn keep_alive(&self, lease: i64) -> Result<Option<KeptAlive>, Error> {
@@ -182,7 +107,7 @@ impl EtcdStore {
 
     /// Reads whether the place still exists, on the connection of the renewals.
     async fn prove(&self, place: &Place) -> Result<(Proof, Option<Loss>), Error> {
-        let floor = self.floor.of(&place.scope);
+        let floor = self.floor.seen().within(&place.scope);
         let txn = Txn::new().and_then(Proof::ops(&self.keys, place));
         let call = |mut client: Client| async move { client.txn(txn).await };
         let response = self.renewals.call(call).await?;
@@ -200,27 +125,6 @@ impl EtcdStore {
             self.floor.went_back(&place.scope, self.keys.life());
         }
     }
-
-    /// Refuses a life of the store that went backwards, before anything is written in it.
-    async fn refuse_old_life(&self) -> Result<(), Error> {
-        if !self.floor.refuses_any() {
-            return Ok(());
-        }
-        let life = self.keys.life();
-        let call = |mut client: Client| async move { client.get(life, None).await };
-        let found = self.link.call(call).await?;
-        let Some(kv) = found.kvs().first() else {
-            return Ok(());
-        };
-        let scope = self.keys.scope(&String::from_utf8_lossy(kv.value()));
-        self.floor.refuse(&scope, life)
-    }
-}
-
-/// What etcd answered to a renewal.
-struct KeptAlive {
-    ttl: Duration,
-    raft_term: u64,
 }
 
 #[async_trait]
@@ -236,14 +140,6 @@ impl Store for EtcdStore {
                 placed.ok_or_else(incomplete)?
             }
         };
-        if place.token <= self.floor.of(&place.scope) {
-            // Its token may have been another's. The key would hold up those that know
-            // of no older state.
-            self.floor.went_back(&place.scope, self.keys.life());
-            self.leave(id, Some(place.token)).await?;
-        }
-        self.floor.refuse(&place.scope, self.keys.life())?;
-        self.floor.raise(&place.scope, place.token);
         Ok(Grant::new(place, ttl))
     }
 
@@ -307,7 +203,7 @@ impl Store for EtcdStore {
         let created = i64::try_from(place.token).unwrap_or(i64::MAX);
         // Without the lease the key would outlive it.
         let lease = PutOptions::new().with_lease(lease_of(place.id));
-        let floor = self.floor.of(&place.scope);
+        let floor = self.floor.seen().within(&place.scope);
         let reads = View::ops(&self.keys, place);
         let mut ops = vec![TxnOp::put(key.clone(), value, Some(lease))];
         ops.extend(reads.iter().cloned());
@@ -363,7 +259,7 @@ fn is_change(event: &Event, own: &[u8], token_: u64) -> bool {
 }
 
 /// A candidate's lease has its id, so that a grant without an answer can be repeated.
-fn lease_of(id: CandidateId) -> i64 {
+pub(super) fn lease_of(id: CandidateId) -> i64 {
     i64::try_from(id.as_u64()).unwrap_or(i64::MAX)
 }
 
@@ -377,7 +273,7 @@ pub(super) fn whole_seconds(ttl: Duration) -> Result<i64, Error> {
 }
 
 /// A TTL that etcd has answered; `None` where the lease is gone.
-fn seconds(ttl: i64) -> Option<Duration> {
+pub(super) fn seconds(ttl: i64) -> Option<Duration> {
     let ttl = u64::try_from(ttl).ok().filter(|ttl| *ttl > 0)?;
     Some(Duration::from_secs(ttl))
 }
