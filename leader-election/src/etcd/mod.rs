@@ -14,6 +14,7 @@ mod observe;
 mod options;
 mod queue;
 mod store;
+mod tls;
 mod watch;
 
 use std::time::Duration;
@@ -126,7 +127,8 @@ impl EtcdElection {
             )
         };
         let store = EtcdStore::new(keys, link(), link(), options.verify_renewals);
-        match store.all().await {
+        // Boxed: the calls of the client are large futures.
+        match Box::pin(store.all()).await {
             Err(error) if error.is_final() => return Err(error),
             Err(error) => tracing::warn!(
                 error = &error as &dyn std::error::Error,
@@ -202,6 +204,14 @@ where
     if endpoint.uri().scheme().is_none() || endpoint.uri().host().is_none() {
         let text = format!(
             "the endpoint {} is no address such as http://host:2379",
+            endpoint.uri()
+        );
+        return Err(Error::new(ErrorKind::Invalid, text));
+    }
+    if endpoint.uri().scheme_str() == Some("https") && !tls::is_built_in() {
+        let text = format!(
+            "the endpoint {} wants TLS, which tonic is built without: turn on one of its TLS \
+             features",
             endpoint.uri()
         );
         return Err(Error::new(ErrorKind::Invalid, text));

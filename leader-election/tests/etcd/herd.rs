@@ -5,49 +5,18 @@
 use std::time::Duration;
 
 use leader_election::{Election, Error, Leadership, Resigned};
-use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
-    net::TcpStream,
-    task::JoinSet,
-    time::sleep,
-};
+use tokio::{task::JoinSet, time::sleep};
 
-use crate::{join, queued, server::Etcd, soon};
+use crate::{join, queued, server::Etcd, soon, watching};
 
 const CANDIDATES: usize = 1000;
 /// Keys of another client between them: whoever deletes one watches nothing.
 const BARE: usize = 20;
 const RESIGNS: usize = 20;
 
-/// Reads one of etcd's own numbers.
-async fn metric(etcd: &Etcd, name: &str) -> u64 {
-    let mut stream = TcpStream::connect(("127.0.0.1", etcd.port()))
-        .await
-        .expect("etcd serves");
-    let request = "GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n";
-    let written = stream.write_all(request.as_bytes()).await;
-    written.expect("etcd reads");
-    let mut answer = String::new();
-    let read = soon(stream.read_to_string(&mut answer)).await;
-    read.expect("text");
-    let mut lines = answer.lines().filter_map(|line| line.split_once(' '));
-    let (_, number) = lines.find(|line| line.0 == name).expect("etcd counts it");
-    number.parse().expect("a number")
-}
-
 /// Returns how many events etcd has sent to watchers since it started.
 async fn events_sent(etcd: &Etcd) -> u64 {
-    metric(etcd, "etcd_debugging_mvcc_events_total").await
-}
-
-/// Waits until so many watchers listen.
-async fn wait_for_watchers(etcd: &Etcd, count: u64) {
-    let all = async {
-        while metric(etcd, "etcd_debugging_mvcc_watcher_total").await != count {
-            sleep(Duration::from_millis(10)).await;
-        }
-    };
-    soon(all).await;
+    etcd.metric("etcd_debugging_mvcc_events_total").await
 }
 
 async fn next(campaigns: &mut JoinSet<Result<Leadership, Error>>) -> Leadership {
@@ -91,7 +60,7 @@ async fn a_departure_among_a_thousand_wakes_one_candidate() {
     queued(&election, CANDIDATES + BARE).await;
     let mut leadership = next(&mut campaigns).await;
     // All watch their own key, and all but the leader the one before it.
-    wait_for_watchers(&etcd, 2 * CANDIDATES as u64 - 1).await;
+    watching(&etcd, 2 * CANDIDATES as u64 - 1).await;
 
     let before = events_sent(&etcd).await;
     for bare in 0..BARE {

@@ -17,6 +17,7 @@ mod rebuilt_store;
 mod server;
 mod slow_handover;
 mod stuck_watch;
+mod wrong_input;
 
 use std::time::Duration;
 
@@ -72,6 +73,17 @@ pub(crate) async fn queued(election: &EtcdElection, count: usize) {
         }
     };
     timeout(HANG, all).await.expect("the queue fills");
+}
+
+/// Waits until etcd has so many watches: one of each candidate's own key, one of the key
+/// before it.
+pub(crate) async fn watching(etcd: &Etcd, count: u64) {
+    let all = async {
+        while etcd.metric("etcd_debugging_mvcc_watcher_total").await != count {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    timeout(HANG, all).await.expect("all watch");
 }
 
 /// Whether the long versions of the tests are wanted.

@@ -48,6 +48,8 @@ struct State {
     /// Pieces that were passed on to etcd.
     sent: watch::Sender<u64>,
     hold_up_after: AtomicU64,
+    /// One bit for each connection whose answers are swallowed.
+    muted: AtomicU64,
 }
 
 impl Proxy {
@@ -64,6 +66,7 @@ impl Proxy {
             delayed: AtomicU64::new(0),
             sent: watch::Sender::new(0),
             hold_up_after: AtomicU64::new(u64::MAX),
+            muted: AtomicU64::new(0),
         });
         let task = tokio::spawn(accept(listener, target, Arc::clone(&state)));
         Self { port, state, task }
@@ -112,6 +115,12 @@ impl Proxy {
         self.state.hold_up_after.store(after, Ordering::Relaxed);
     }
 
+    /// Swallows the answers on those connections alone, of the first 64, whose bit is
+    /// set; the first has the lowest.
+    pub(crate) fn mute(&self, connections: u64) {
+        self.state.muted.store(connections, Ordering::Relaxed);
+    }
+
     /// Bytes that were thrown away.
     pub(crate) fn swallowed(&self) -> u64 {
         self.state.swallowed.load(Ordering::Relaxed)
@@ -139,15 +148,15 @@ async fn accept(listener: TcpListener, target: u16, state: Arc<State>) {
         tokio::select! {
             accepted = listener.accept() => {
                 let Ok((client, _)) = accepted else { return };
-                state.connections.fetch_add(1, Ordering::Relaxed);
-                links.spawn(forward(client, target, Arc::clone(&state)));
+                let number = state.connections.fetch_add(1, Ordering::Relaxed);
+                links.spawn(forward(client, target, number, Arc::clone(&state)));
             }
             Some(_) = links.join_next() => {}
         }
     }
 }
 
-async fn forward(client: TcpStream, target: u16, state: Arc<State>) {
+async fn forward(client: TcpStream, target: u16, number: u64, state: Arc<State>) {
     let Ok(server) = TcpStream::connect(("127.0.0.1", target)).await else {
         return;
     };
@@ -156,17 +165,18 @@ async fn forward(client: TcpStream, target: u16, state: Arc<State>) {
     let (server_read, server_write) = server.into_split();
     // The end of one direction ends both, as a broken connection does.
     tokio::select! {
-        () = copy(client_read, server_write, &state, true) => {}
-        () = copy(server_read, client_write, &state, false) => {}
+        () = copy(client_read, server_write, &state, None) => {}
+        () = copy(server_read, client_write, &state, Some(number)) => {}
     }
 }
 
-async fn copy(from: OwnedReadHalf, to: OwnedWriteHalf, state: &State, is_up: bool) {
+/// Copies to etcd, or the answers on the connection of this number.
+async fn copy(from: OwnedReadHalf, to: OwnedWriteHalf, state: &State, answers: Option<u64>) {
     let (passed, passes) = mpsc::channel(64);
     // The end of one half ends the other.
     tokio::select! {
-        () = take(from, passed, state, is_up) => {}
-        () = pass(passes, to, state, is_up) => {}
+        () = take(from, passed, state, answers.is_none()) => {}
+        () = pass(passes, to, state, answers) => {}
     }
 }
 
@@ -200,8 +210,9 @@ async fn pass(
     mut passes: mpsc::Receiver<(Instant, Vec<u8>)>,
     mut to: OwnedWriteHalf,
     state: &State,
-    is_up: bool,
+    answers: Option<u64>,
 ) {
+    let is_up = answers.is_none();
     let way = if is_up { &state.up } else { &state.down };
     let mut way = way.subscribe();
     while let Some((due, bytes)) = passes.recv().await {
@@ -216,6 +227,10 @@ async fn pass(
             state.held.fetch_add(1, Ordering::Relaxed);
             let passes = way.wait_for(|way| *way != Way::Hold).await;
             now = passes.map_or(Way::Swallow, |way| *way);
+        }
+        let muted = state.muted.load(Ordering::Relaxed);
+        if answers.is_some_and(|number| muted >> number.min(63) & 1 == 1) {
+            now = Way::Swallow;
         }
         match now {
             Way::Swallow => {

@@ -10,7 +10,11 @@ use std::{
 
 use etcd_client::Client;
 use tempfile::TempDir;
-use tokio::time::{sleep, timeout};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    time::{sleep, timeout},
+};
 
 /// How long etcd may take to serve.
 const START: Duration = Duration::from_secs(20);
@@ -68,6 +72,21 @@ impl Etcd {
         Client::connect([self.endpoint()], None)
             .await
             .expect("etcd serves")
+    }
+
+    /// Reads one of its own metrics.
+    pub(crate) async fn metric(&self, name: &str) -> u64 {
+        let stream = TcpStream::connect(("127.0.0.1", self.port)).await;
+        let mut stream = stream.expect("etcd serves");
+        let request = "GET /metrics HTTP/1.0\r\nHost: localhost\r\n\r\n";
+        let written = stream.write_all(request.as_bytes()).await;
+        written.expect("etcd reads");
+        let mut answer = String::new();
+        let read = timeout(START, stream.read_to_string(&mut answer)).await;
+        read.expect("etcd answers").expect("text");
+        let mut lines = answer.lines().filter_map(|line| line.split_once(' '));
+        let (_, number) = lines.find(|line| line.0 == name).expect("etcd counts it");
+        number.parse().expect("a number")
     }
 
     /// Kills it as `kill -9` does; its data stays.
