@@ -121,10 +121,12 @@ impl EtcdElection {
             Link::new(
                 endpoints.clone(),
                 to_connect(&options),
+                keys.life(),
                 config.renew_timeout,
             )
         };
-        let store = EtcdStore::new(keys, link(), link(), options.verify_renewals);
+        let (link, renewals) = (link(), link());
+        let store = EtcdStore::new(keys, link, renewals, options.verify_renewals);
         match store.all().await {
             Err(error) if error.is_final() => return Err(error),
             Err(error) => tracing::warn!(
