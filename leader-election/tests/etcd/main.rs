@@ -1,6 +1,9 @@
 //! The etcd backend against a real etcd, one per test.
 #![cfg(feature = "etcd")]
 
+mod cases;
+#[allow(dead_code, reason = "faults are for the tests to come")]
+mod cluster;
 mod first_steps;
 #[allow(dead_code, reason = "faults are for the tests to come")]
 mod proxy;
@@ -55,4 +58,17 @@ pub(crate) async fn queued(election: &EtcdElection, count: usize) {
 /// Waits for what must happen.
 pub(crate) async fn soon<T>(what: impl Future<Output = T>) -> T {
     timeout(HANG, what).await.expect("happens in time")
+}
+
+/// The machine's time since boot, on which deadlines are.
+pub(crate) fn boot_time() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let secs = u64::try_from(now.tv_sec).expect("after boot");
+    let nanos = u32::try_from(now.tv_nsec).expect("less than a second");
+    Duration::new(secs, nanos)
+}
+
+/// Whether the longer versions run: with the variable SOAK set to 1.
+pub(crate) fn is_soak() -> bool {
+    std::env::var_os("SOAK").is_some_and(|value| value == "1")
 }

@@ -1,8 +1,11 @@
 //! A wire to etcd that can be cut without a word.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
 };
 
 use tokio::{
@@ -14,6 +17,8 @@ use tokio::{
     sync::watch,
     task::{JoinHandle, JoinSet},
 };
+
+use crate::boot_time;
 
 /// What happens to the bytes of one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,9 +40,21 @@ pub(crate) struct Proxy {
 struct State {
     up: watch::Sender<Way>,
     down: watch::Sender<Way>,
+    /// Connections are ended, and new ones not served.
+    cut: watch::Sender<bool>,
+    /// Number of the one connection whose answers are thrown away.
+    muted: AtomicU64,
+    /// What the next bytes to etcd must hold for that direction to be held from there on.
+    trigger: Mutex<Option<Vec<u8>>>,
+    /// When bytes went to etcd, and over which connection.
+    sent: Mutex<Vec<(Duration, u64)>>,
     swallowed: AtomicU64,
     held: AtomicU64,
+    triggered: AtomicU64,
+    ended: AtomicU64,
+    refused: AtomicU64,
     connections: AtomicU64,
+    open: AtomicU64,
 }
 
 impl Proxy {
@@ -47,9 +64,17 @@ impl Proxy {
         let state = Arc::new(State {
             up: watch::Sender::new(Way::Pass),
             down: watch::Sender::new(Way::Pass),
+            cut: watch::Sender::new(false),
+            muted: AtomicU64::new(0),
+            trigger: Mutex::new(None),
+            sent: Mutex::new(Vec::new()),
             swallowed: AtomicU64::new(0),
             held: AtomicU64::new(0),
+            triggered: AtomicU64::new(0),
+            ended: AtomicU64::new(0),
+            refused: AtomicU64::new(0),
             connections: AtomicU64::new(0),
+            open: AtomicU64::new(0),
         });
         let task = tokio::spawn(accept(listener, target, Arc::clone(&state)));
         Self { port, state, task }
@@ -75,18 +100,59 @@ impl Proxy {
         self.state.down.send_replace(way);
     }
 
+    /// Ends every connection, and each new one at once, until it is set to false.
+    pub(crate) fn cut(&self, is_cut: bool) {
+        self.state.cut.send_replace(is_cut);
+    }
+
+    /// Holds what goes to etcd from the bytes on that contain these.
+    pub(crate) fn hold_up_at(&self, bytes: &[u8]) {
+        *self.state.trigger.lock().expect("no panic under it") = Some(bytes.to_vec());
+    }
+
+    /// Throws away what etcd answers over the connection of this number, the first is 1.
+    pub(crate) fn mute(&self, connection: u64) {
+        self.state.muted.store(connection, Relaxed);
+    }
+
+    /// Returns when bytes went to etcd, and over which connection.
+    pub(crate) fn sent(&self) -> Vec<(Duration, u64)> {
+        self.state.sent.lock().expect("no panic under it").clone()
+    }
+
     /// Bytes that were thrown away.
     pub(crate) fn swallowed(&self) -> u64 {
-        self.state.swallowed.load(Ordering::Relaxed)
+        self.state.swallowed.load(Relaxed)
     }
 
     /// Times that bytes were kept back.
     pub(crate) fn held(&self) -> u64 {
-        self.state.held.load(Ordering::Relaxed)
+        self.state.held.load(Relaxed)
     }
 
+    /// Times that the bytes to hold at came.
+    pub(crate) fn triggered(&self) -> u64 {
+        self.state.triggered.load(Relaxed)
+    }
+
+    /// Connections that were cut.
+    pub(crate) fn ended(&self) -> u64 {
+        self.state.ended.load(Relaxed)
+    }
+
+    /// Connections that etcd refused.
+    pub(crate) fn refused(&self) -> u64 {
+        self.state.refused.load(Relaxed)
+    }
+
+    /// Connections so far.
     pub(crate) fn connections(&self) -> u64 {
-        self.state.connections.load(Ordering::Relaxed)
+        self.state.connections.load(Relaxed)
+    }
+
+    /// Connections that are open.
+    pub(crate) fn open(&self) -> u64 {
+        self.state.open.load(Relaxed)
     }
 }
 
@@ -102,55 +168,102 @@ async fn accept(listener: TcpListener, target: u16, state: Arc<State>) {
         tokio::select! {
             accepted = listener.accept() => {
                 let Ok((client, _)) = accepted else { return };
-                state.connections.fetch_add(1, Ordering::Relaxed);
-                links.spawn(forward(client, target, Arc::clone(&state)));
+                let number = state.connections.fetch_add(1, Relaxed) + 1;
+                links.spawn(serve(client, target, number, Arc::clone(&state)));
             }
             Some(_) = links.join_next() => {}
         }
     }
 }
 
-async fn forward(client: TcpStream, target: u16, state: Arc<State>) {
+async fn serve(client: TcpStream, target: u16, number: u64, state: Arc<State>) {
+    let mut cut = state.cut.subscribe();
+    state.open.fetch_add(1, Relaxed);
+    tokio::select! {
+        biased;
+        _ = cut.wait_for(|is_cut| *is_cut) => {
+            state.ended.fetch_add(1, Relaxed);
+        }
+        () = forward(client, target, number, &state) => {}
+    }
+    state.open.fetch_sub(1, Relaxed);
+}
+
+async fn forward(client: TcpStream, target: u16, number: u64, state: &State) {
     let Ok(server) = TcpStream::connect(("127.0.0.1", target)).await else {
+        state.refused.fetch_add(1, Relaxed);
         return;
     };
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
     let (client_read, client_write) = client.into_split();
     let (server_read, server_write) = server.into_split();
+    let (up, down) = (Direction::Up(number), Direction::Down(number));
     // The end of one direction ends both, as a broken connection does.
     tokio::select! {
-        () = copy(client_read, server_write, &state, &state.up) => {}
-        () = copy(server_read, client_write, &state, &state.down) => {}
+        () = copy(client_read, server_write, state, up) => {}
+        () = copy(server_read, client_write, state, down) => {}
     }
+}
+
+/// Which way bytes go, over the connection of this number.
+#[derive(Clone, Copy)]
+enum Direction {
+    Up(u64),
+    Down(u64),
 }
 
 async fn copy(
     mut from: OwnedReadHalf,
     mut to: OwnedWriteHalf,
     state: &State,
-    way: &watch::Sender<Way>,
+    direction: Direction,
 ) {
-    let mut way = way.subscribe();
+    let mut way = match direction {
+        Direction::Up(_) => state.up.subscribe(),
+        Direction::Down(_) => state.down.subscribe(),
+    };
     let mut bytes = vec![0; 64 * 1024];
     loop {
         let Ok(count @ 1..) = from.read(&mut bytes).await else {
             return;
         };
+        state.notice(&bytes[..count], direction);
         let mut now = *way.borrow_and_update();
         if now == Way::Hold {
-            state.held.fetch_add(1, Ordering::Relaxed);
+            state.held.fetch_add(1, Relaxed);
             let passes = way.wait_for(|way| *way != Way::Hold).await;
             now = passes.map_or(Way::Swallow, |way| *way);
         }
-        match now {
-            Way::Swallow => {
-                state.swallowed.fetch_add(count as u64, Ordering::Relaxed);
-            }
-            _ => {
-                if to.write_all(&bytes[..count]).await.is_err() {
-                    return;
-                }
-            }
+        if now == Way::Swallow || state.is_muted(direction) {
+            state.swallowed.fetch_add(count as u64, Relaxed);
+        } else if to.write_all(&bytes[..count]).await.is_err() {
+            return;
         }
+    }
+}
+
+impl State {
+    /// Notes what goes to etcd, and begins to hold it where that was asked for.
+    fn notice(&self, bytes: &[u8], direction: Direction) {
+        let Direction::Up(number) = direction else {
+            return;
+        };
+        self.sent
+            .lock()
+            .expect("no panic under it")
+            .push((boot_time(), number));
+        let mut trigger = self.trigger.lock().expect("no panic under it");
+        let is_due = trigger
+            .as_ref()
+            .is_some_and(|trigger| bytes.windows(trigger.len()).any(|part| part == trigger));
+        if is_due {
+            *trigger = None;
+            self.triggered.fetch_add(1, Relaxed);
+            self.up.send_replace(Way::Hold);
+        }
+    }
+
+    fn is_muted(&self, direction: Direction) -> bool {
+        matches!(direction, Direction::Down(number) if number == self.muted.load(Relaxed))
     }
 }
