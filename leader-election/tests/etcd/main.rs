@@ -2,8 +2,8 @@
 #![cfg(feature = "etcd")]
 
 mod cases;
-#[allow(dead_code, reason = "faults are for the tests to come")]
 mod cluster;
+mod faults;
 mod first_steps;
 #[allow(dead_code, reason = "faults are for the tests to come")]
 mod proxy;

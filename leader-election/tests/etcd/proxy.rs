@@ -20,6 +20,9 @@ use tokio::{
 
 use crate::boot_time;
 
+/// How a ping of HTTP/2 begins that is no answer to one: 8 bytes, type 6, no flags, stream 0.
+const PING: [u8; 9] = [0, 0, 8, 6, 0, 0, 0, 0, 0];
+
 /// What happens to the bytes of one direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
@@ -55,6 +58,7 @@ struct State {
     refused: AtomicU64,
     connections: AtomicU64,
     open: AtomicU64,
+    pings: AtomicU64,
 }
 
 impl Proxy {
@@ -75,6 +79,7 @@ impl Proxy {
             refused: AtomicU64::new(0),
             connections: AtomicU64::new(0),
             open: AtomicU64::new(0),
+            pings: AtomicU64::new(0),
         });
         let task = tokio::spawn(accept(listener, target, Arc::clone(&state)));
         Self { port, state, task }
@@ -148,6 +153,11 @@ impl Proxy {
     /// Connections so far.
     pub(crate) fn connections(&self) -> u64 {
         self.state.connections.load(Relaxed)
+    }
+
+    /// Pings of HTTP/2 that were sent to etcd.
+    pub(crate) fn pings(&self) -> u64 {
+        self.state.pings.load(Relaxed)
     }
 
     /// Connections that are open.

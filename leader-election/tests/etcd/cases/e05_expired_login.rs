@@ -6,6 +6,7 @@ use leader_election::{
     Election, ErrorKind, Leadership, Resigned,
     etcd::{EtcdElection, EtcdOptions},
 };
+use tempfile::TempDir;
 use tokio::time::{Instant, sleep};
 
 use super::passed;
@@ -41,6 +42,15 @@ fn with_users(etcd: Etcd) -> Etcd {
         etcd.ctl(&command.split(' ').collect::<Vec<_>>());
     }
     etcd
+}
+
+async fn with_signed_tokens() -> (Etcd, TempDir) {
+    let dir = TempDir::new().unwrap();
+    let key = dir.path().join("key");
+    std::fs::write(&key, "a key of thirty-two bytes or more").unwrap();
+    let token = format!("jwt,priv-key={},sign-method=HS256,ttl=5m", key.display());
+    let etcd = Etcd::start_with(&["--auth-token", &token]).await;
+    (with_users(etcd), dir)
 }
 
 fn login(password: &str) -> EtcdOptions {
@@ -85,12 +95,33 @@ async fn a_standby_logs_in_anew_and_leads_in_time() {
 /// change of them.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_leader_outlives_a_change_of_the_users() {
-    let dir = tempfile::TempDir::new().unwrap();
-    let key = dir.path().join("key");
-    std::fs::write(&key, "a key of thirty-two bytes or more").unwrap();
-    let token = format!("jwt,priv-key={},sign-method=HS256,ttl=5m", key.display());
-    let etcd = with_users(Etcd::start_with(&["--auth-token", &token]).await);
+    let (etcd, _dir) = with_signed_tokens().await;
     outlives("E05-changed-users", &etcd, &["user", "add", "other:other"]).await;
+}
+
+/// A watch that comes with such a token is refused in other words.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_watch_that_is_refused_for_its_login_is_opened_again() {
+    let (etcd, _dir) = with_signed_tokens().await;
+    let proxy = Proxy::start(etcd.port()).await;
+    let election = join(etcd.endpoint(), "right").await.unwrap();
+    let leader = lead(&election, b"l").await;
+    let standby = join(proxy.endpoint(), "right").await.unwrap();
+    proxy.hold_up_at(&election.leader_key(&leader));
+    let waits = wait(&standby);
+    let held = async {
+        while proxy.triggered() == 0 {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    soon(held).await;
+    change_users(&etcd, &["user", "add", "other:other"]);
+    proxy.set_up(Way::Pass);
+    sleep(Duration::from_secs(1)).await;
+    assert!(!waits.is_finished(), "it waits on");
+    leader.resign().await;
+    assert!(soon(waits).await.unwrap().token() > leader.token());
+    passed("E05-refused-watch", proxy.triggered());
 }
 
 /// Another password, or the same again, ends all tokens of a user.
