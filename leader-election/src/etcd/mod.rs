@@ -35,6 +35,8 @@ use crate::{Election, ElectionConfig, Error, ErrorKind, Leader, Leadership, Stor
 /// ends connections that ping more often than each 5 s.
 const PING: Duration = Duration::from_secs(10);
 
+const _: () = assert!(PING.as_secs() > 5);
+
 /// An election in etcd.
 ///
 /// Clones share the connections. Each call goes to one endpoint; when that fails, or

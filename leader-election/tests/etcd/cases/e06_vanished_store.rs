@@ -29,23 +29,26 @@ const TOLD: Duration = Duration::from_millis(100);
 const RENEWALS: u64 = 2;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_leader_of_a_killed_etcd_ends_by_its_deadline() {
+async fn a_leader_without_etcd_ends_by_its_deadline() {
+    // Beside each other: all three mostly wait.
+    tokio::join!(killed(), stopped(), black_holed());
+}
+
+async fn killed() {
     let mut etcd = Etcd::start().await;
     let proxy = Proxy::start(etcd.port()).await;
     ends_by_the_deadline(&proxy, || etcd.kill()).await;
     passed("E06", proxy.refused());
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_leader_of_a_stopped_etcd_ends_by_its_deadline() {
+async fn stopped() {
     let etcd = Etcd::start().await;
     let proxy = Proxy::start(etcd.port()).await;
     ends_by_the_deadline(&proxy, || etcd.stop()).await;
     passed("E06-stopped", etcd.stopped_threads());
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_leader_behind_a_black_hole_ends_by_its_deadline() {
+async fn black_holed() {
     let etcd = Etcd::start().await;
     let proxy = Proxy::start(etcd.port()).await;
     ends_by_the_deadline(&proxy, || proxy.set(Way::Swallow)).await;

@@ -13,7 +13,7 @@ use crate::{boot_time, is_soak, join_at, lead, proxy::Proxy, server::Etcd, soon}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_swallowed_answer_costs_one_attempt_and_no_leadership() {
-    let (ttl, faults, pause) = if is_soak() { (6, 3, 10) } else { (3, 2, 2) };
+    let (ttl, faults, pause) = if is_soak() { (6, 3, 10) } else { (3, 2, 1) };
     let ttl = Duration::from_secs(ttl);
     let limits = ElectionConfig::for_ttl(ttl);
     let etcd = Etcd::start().await;

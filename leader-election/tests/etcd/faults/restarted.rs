@@ -14,14 +14,14 @@ use crate::{
 async fn a_leader_outlives_a_restart_within_its_lease() {
     let mut etcd = Etcd::start().await;
     let proxy = Proxy::start(etcd.port()).await;
-    let election = join_at(&[proxy.endpoint()], 10).await;
+    let election = join_at(&[proxy.endpoint()], 6).await;
     let leadership = lead(&election, b"a").await;
     let waits = campaign(&election, b"b");
     queued(&election, 2).await;
     let (token, deadline) = (leadership.token(), leadership.deadline());
     etcd.kill();
     // A renewal is due in the outage.
-    sleep(Duration::from_millis(3500)).await;
+    sleep(Duration::from_millis(2200)).await;
     etcd.restart().await;
     let renewed = async {
         while leadership.deadline() <= deadline {

@@ -6,9 +6,7 @@ use leader_election::Election;
 use tokio::time::sleep;
 
 use super::proven;
-use crate::{
-    campaign, config, is_soak, join, join_at, lead, proxy::Proxy, queued, server::Etcd, soon,
-};
+use crate::{campaign, config, join, join_at, lead, proxy::Proxy, queued, server::Etcd, soon};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stuck_connection_of_many_watches_is_replaced_once() {
@@ -48,16 +46,16 @@ async fn a_stuck_connection_of_many_watches_is_replaced_once() {
 
 /// etcd ends connections that ping it too often, which takes it half a minute to see.
 #[tokio::test(flavor = "multi_thread")]
+#[ignore = "takes 90 s"]
 async fn etcd_does_not_end_connections_for_their_pings() {
-    let watched = Duration::from_secs(if is_soak() { 90 } else { 12 });
     let etcd = Etcd::start().await;
     let proxy = Proxy::start(etcd.port()).await;
-    let election = join_at(&[proxy.endpoint()], 60).await;
+    let election = join_at(&[proxy.endpoint()], 300).await;
     let leadership = lead(&election, b"a").await;
     let waits = campaign(&election, b"b");
     let _seen = election.observe();
     queued(&election, 2).await;
-    sleep(watched).await;
+    sleep(Duration::from_secs(90)).await;
     assert!(leadership.is_valid());
     assert_eq!((proxy.connections(), proxy.open()), (2, 2));
     waits.abort();
