@@ -131,7 +131,7 @@ impl<'a> Watch<'a> {
     }
 }
 
-/// Never final: etcd calls a login that is too old a lack of permission here. The reads
+/// Never final: versions of etcd call a login that is too old a lack of permission. The reads
 /// before each watch tell which it is.
 fn canceled(response: &WatchResponse) -> Error {
     let reason = response.cancel_reason();
