@@ -258,6 +258,8 @@ impl State {
         let Direction::Up(number) = direction else {
             return;
         };
+        let pings = bytes.windows(PING.len()).filter(|part| *part == PING);
+        self.pings.fetch_add(pings.count() as u64, Relaxed);
         self.sent
             .lock()
             .expect("no panic under it")

@@ -40,8 +40,8 @@ async fn a_leader_outlives_a_stopped_leader_of_etcd() {
     queued(&election, 2).await;
     let token = leadership.token();
     cluster.members[etcds_leader].stop();
-    let stopped = cluster.members[etcds_leader].stopped_threads();
     renewed(&leadership).await;
+    let stopped = cluster.members[etcds_leader].stopped_threads();
     assert_eq!(leadership.token(), token);
     // The one that waits has moved, too.
     leadership.resign().await;
