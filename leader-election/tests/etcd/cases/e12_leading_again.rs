@@ -66,8 +66,11 @@ async fn revoked_leaders_lead_again_and_leak_nothing() {
     let election = join_at(&[proxy.endpoint()], 30).await;
     let mut client = etcd.client().await;
     let mut leader = lead(&election, b"a").await;
-    let mut waiting: Vec<_> = (1..CANDIDATES).map(|_| campaign(&election, b"a")).collect();
-    queued(&election, CANDIDATES).await;
+    let mut waiting = Vec::new();
+    for behind in 1..CANDIDATES {
+        waiting.push(campaign(&election, b"a"));
+        queued(&election, behind + 1).await;
+    }
     // Of a proxied connection there are tasks of the test, too.
     let tasks = Handle::current().metrics().num_alive_tasks();
     let connections = proxy.connections();

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use leader_election::Leadership;
+use leader_election::{Leadership, Loss};
 use tokio::time::sleep;
 
 use super::proven;
@@ -47,6 +47,24 @@ async fn a_leader_outlives_a_stopped_leader_of_etcd() {
     leadership.resign().await;
     assert!(soon(waits).await.unwrap().token() > token);
     proven("etcd leader change", stopped);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_cluster_without_a_majority_is_an_etcd_that_is_stopped() {
+    let cluster = Cluster::start().await;
+    let election = join_at(&endpoints(&cluster, 2), 2).await;
+    let leadership = lead(&election, b"a").await;
+    let mut stopped = 0;
+    for member in &cluster.members[..2] {
+        member.stop();
+    }
+    assert_eq!(soon(leadership.lost()).await, Loss::Expired);
+    for member in &cluster.members[..2] {
+        stopped += member.stopped_threads();
+        member.go_on();
+    }
+    assert!(lead(&election, b"a").await.token() > leadership.token());
+    proven("no majority", stopped);
 }
 
 #[tokio::test(flavor = "multi_thread")]
