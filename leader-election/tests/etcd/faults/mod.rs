@@ -2,6 +2,7 @@
 //! that are no case from practice.
 
 mod leader_change;
+mod lost_place;
 mod restarted;
 mod slow_disk;
 mod stuck_connection;

@@ -39,9 +39,14 @@ impl SlowDisk {
         let strace = strace.unwrap_or_else(|error| {
             panic!("strace cannot be run ({error}): install the package strace")
         });
-        let disk = Self { strace, log };
+        let mut disk = Self { strace, log };
         let begins = async {
             while disk.delayed() == 0 {
+                let ended = disk.strace.try_wait().expect("own child");
+                assert!(
+                    ended.is_none(),
+                    "strace cannot attach: run as root, or set kernel.yama.ptrace_scope to 0"
+                );
                 sleep(Duration::from_millis(20)).await;
             }
         };
