@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// How much later than one endpoint the next is tried.
-const HEAD_START: Duration = Duration::from_millis(100);
+const HEAD_START: Duration = Duration::from_millis(200);
 /// The pause before an endpoint that refused is tried again while another is silent.
 const RETRY: Duration = Duration::from_millis(100);
 /// How long an endpoint may be silent.
@@ -56,7 +56,10 @@ impl Dial {
                 continue;
             };
             let error = match tried {
-                Ok(client) => return Ok(client),
+                Ok(client) => {
+                    tracing::debug!(endpoint = %endpoints[index].uri(), "connected to etcd");
+                    return Ok(client);
+                }
                 Err(error) if !is_of_the_link(&error) => return Err(to_error(error)),
                 Err(error) => error,
             };

@@ -164,7 +164,7 @@ impl Link {
             number: number + 1,
             client: Arc::default(),
         };
-        tracing::debug!("connects to etcd anew");
+        tracing::debug!("the connection to etcd is given up");
     }
 
     fn no_answer(&self) -> Error {
