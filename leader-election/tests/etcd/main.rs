@@ -55,6 +55,11 @@ pub(crate) async fn queued(election: &EtcdElection, count: usize) {
     timeout(HANG, all).await.expect("the queue fills");
 }
 
+/// Whether the long versions of the tests are wanted.
+pub(crate) fn soak() -> bool {
+    std::env::var_os("SOAK").is_some_and(|soak| soak == "1")
+}
+
 /// Waits for what must happen.
 pub(crate) async fn soon<T>(what: impl Future<Output = T>) -> T {
     timeout(HANG, what).await.expect("happens in time")
@@ -66,9 +71,4 @@ pub(crate) fn boot_time() -> Duration {
     let secs = u64::try_from(now.tv_sec).expect("after boot");
     let nanos = u32::try_from(now.tv_nsec).expect("less than a second");
     Duration::new(secs, nanos)
-}
-
-/// Whether the longer versions run: with the variable SOAK set to 1.
-pub(crate) fn is_soak() -> bool {
-    std::env::var_os("SOAK").is_some_and(|value| value == "1")
 }

@@ -14,8 +14,9 @@ use tokio::{
         TcpListener, TcpStream,
         tcp::{OwnedReadHalf, OwnedWriteHalf},
     },
-    sync::watch,
+    sync::{mpsc, watch},
     task::{JoinHandle, JoinSet},
+    time::{Instant, sleep_until},
 };
 
 use crate::boot_time;
@@ -49,8 +50,15 @@ struct State {
     muted: AtomicU64,
     /// What the next bytes to etcd must hold for that direction to be held from there on.
     trigger: Mutex<Option<Vec<u8>>>,
-    /// When bytes went to etcd, and over which connection.
-    sent: Mutex<Vec<(Duration, u64)>>,
+    /// After so many pieces that were passed on to etcd, that direction is held.
+    hold_up_after: AtomicU64,
+    /// When bytes came for etcd, and over which connection.
+    journal: Mutex<Vec<(Duration, u64)>>,
+    /// Pieces that were passed on to etcd.
+    sent: watch::Sender<u64>,
+    /// In milliseconds.
+    delay_down: AtomicU64,
+    delayed: AtomicU64,
     swallowed: AtomicU64,
     held: AtomicU64,
     triggered: AtomicU64,
@@ -71,7 +79,11 @@ impl Proxy {
             cut: watch::Sender::new(false),
             muted: AtomicU64::new(0),
             trigger: Mutex::new(None),
-            sent: Mutex::new(Vec::new()),
+            hold_up_after: AtomicU64::new(u64::MAX),
+            journal: Mutex::new(Vec::new()),
+            sent: watch::Sender::new(0),
+            delay_down: AtomicU64::new(0),
+            delayed: AtomicU64::new(0),
             swallowed: AtomicU64::new(0),
             held: AtomicU64::new(0),
             triggered: AtomicU64::new(0),
@@ -97,6 +109,7 @@ impl Proxy {
 
     /// Sets the direction to etcd.
     pub(crate) fn set_up(&self, way: Way) {
+        self.state.hold_up_after.store(u64::MAX, Relaxed);
         self.state.up.send_replace(way);
     }
 
@@ -120,9 +133,32 @@ impl Proxy {
         self.state.muted.store(connection, Relaxed);
     }
 
-    /// Returns when bytes went to etcd, and over which connection.
-    pub(crate) fn sent(&self) -> Vec<(Duration, u64)> {
-        self.state.sent.lock().expect("no panic under it").clone()
+    /// Holds the direction to etcd from when so many more pieces were passed on.
+    pub(crate) fn hold_up_after(&self, pieces: u64) {
+        let after = *self.state.sent.borrow() + pieces;
+        self.state.hold_up_after.store(after, Relaxed);
+    }
+
+    /// Keeps back each answer of etcd for this long.
+    pub(crate) fn delay_down(&self, delay: Duration) {
+        let delay = u64::try_from(delay.as_millis()).expect("a short delay");
+        self.state.delay_down.store(delay, Relaxed);
+    }
+
+    /// Returns when bytes came for etcd, and over which connection.
+    pub(crate) fn journal(&self) -> Vec<(Duration, u64)> {
+        let journal = self.state.journal.lock();
+        journal.expect("no panic under it").clone()
+    }
+
+    /// Counts the pieces that were passed on to etcd.
+    pub(crate) fn sent(&self) -> watch::Receiver<u64> {
+        self.state.sent.subscribe()
+    }
+
+    /// Times that bytes were delayed.
+    pub(crate) fn delayed(&self) -> u64 {
+        self.state.delayed.load(Relaxed)
     }
 
     /// Bytes that were thrown away.
@@ -222,8 +258,43 @@ enum Direction {
     Down(u64),
 }
 
-async fn copy(
+async fn copy(from: OwnedReadHalf, to: OwnedWriteHalf, state: &State, direction: Direction) {
+    let (taken, takes) = mpsc::channel(64);
+    // The end of one half ends the other.
+    tokio::select! {
+        () = take(from, taken, state, direction) => {}
+        () = pass(takes, to, state, direction) => {}
+    }
+}
+
+/// Reads, and says when to pass on what it has read.
+async fn take(
     mut from: OwnedReadHalf,
+    taken: mpsc::Sender<(Instant, Vec<u8>)>,
+    state: &State,
+    direction: Direction,
+) {
+    let mut bytes = vec![0; 64 * 1024];
+    loop {
+        let Ok(count @ 1..) = from.read(&mut bytes).await else {
+            return;
+        };
+        let delay = match direction {
+            Direction::Up(_) => 0,
+            Direction::Down(_) => state.delay_down.load(Relaxed),
+        };
+        if delay > 0 {
+            state.delayed.fetch_add(1, Relaxed);
+        }
+        let due = Instant::now() + Duration::from_millis(delay);
+        if taken.send((due, bytes[..count].to_vec())).await.is_err() {
+            return;
+        }
+    }
+}
+
+async fn pass(
+    mut takes: mpsc::Receiver<(Instant, Vec<u8>)>,
     mut to: OwnedWriteHalf,
     state: &State,
     direction: Direction,
@@ -232,12 +303,11 @@ async fn copy(
         Direction::Up(_) => state.up.subscribe(),
         Direction::Down(_) => state.down.subscribe(),
     };
-    let mut bytes = vec![0; 64 * 1024];
-    loop {
-        let Ok(count @ 1..) = from.read(&mut bytes).await else {
-            return;
-        };
-        state.notice(&bytes[..count], direction);
+    while let Some((due, bytes)) = takes.recv().await {
+        sleep_until(due).await;
+        if let Direction::Up(number) = direction {
+            state.notice(&bytes, number);
+        }
         let mut now = *way.borrow_and_update();
         if now == Way::Hold {
             state.held.fetch_add(1, Relaxed);
@@ -245,32 +315,41 @@ async fn copy(
             now = passes.map_or(Way::Swallow, |way| *way);
         }
         if now == Way::Swallow || state.is_muted(direction) {
-            state.swallowed.fetch_add(count as u64, Relaxed);
-        } else if to.write_all(&bytes[..count]).await.is_err() {
+            let count = bytes.len() as u64;
+            state.swallowed.fetch_add(count, Relaxed);
+            continue;
+        }
+        if to.write_all(&bytes).await.is_err() {
             return;
+        }
+        if matches!(direction, Direction::Up(_)) {
+            state.sent.send_modify(|sent| *sent += 1);
         }
     }
 }
 
 impl State {
     /// Notes what goes to etcd, and begins to hold it where that was asked for.
-    fn notice(&self, bytes: &[u8], direction: Direction) {
-        let Direction::Up(number) = direction else {
-            return;
-        };
-        let pings = bytes.windows(PING.len()).filter(|part| *part == PING);
-        self.pings.fetch_add(pings.count() as u64, Relaxed);
-        self.sent
-            .lock()
-            .expect("no panic under it")
-            .push((boot_time(), number));
-        let mut trigger = self.trigger.lock().expect("no panic under it");
-        let is_due = trigger
-            .as_ref()
-            .is_some_and(|trigger| bytes.windows(trigger.len()).any(|part| part == trigger));
-        if is_due {
+    fn notice(&self, bytes: &[u8], number: u64) {
+        let has = |wanted: &[u8]| bytes.windows(wanted.len()).any(|part| part == wanted);
+        if has(&PING) {
+            self.pings.fetch_add(1, Relaxed);
+        }
+        let journal = self.journal.lock();
+        let mut journal = journal.expect("no panic under it");
+        journal.push((boot_time(), number));
+        let trigger = self.trigger.lock();
+        let mut trigger = trigger.expect("no panic under it");
+        let is_triggered = trigger.as_deref().is_some_and(has);
+        if is_triggered {
             *trigger = None;
             self.triggered.fetch_add(1, Relaxed);
+        }
+        let is_counted = *self.sent.borrow() >= self.hold_up_after.load(Relaxed);
+        if is_counted {
+            self.hold_up_after.store(u64::MAX, Relaxed);
+        }
+        if is_triggered || is_counted {
             self.up.send_replace(Way::Hold);
         }
     }

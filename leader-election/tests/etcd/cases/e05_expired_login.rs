@@ -11,11 +11,11 @@ use tokio::time::{Instant, sleep};
 
 use super::passed;
 use crate::{
-    config, is_soak, lead,
+    config, lead,
     proxy::{Proxy, Way},
     queued,
     server::Etcd,
-    soon,
+    soak, soon,
 };
 
 const TTL: u64 = 3;
@@ -68,7 +68,7 @@ fn wait(election: &EtcdElection) -> tokio::task::JoinHandle<Leadership> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_standby_logs_in_anew_and_leads_in_time() {
     // Shorter than the lease: a login counts from its last use, and each wait uses it.
-    let (token_ttl, idle) = if is_soak() { ("2", 15) } else { ("1", 4) };
+    let (token_ttl, idle) = if soak() { ("2", 15) } else { ("1", 4) };
     let etcd = start(token_ttl).await;
     let proxy = Proxy::start(etcd.port()).await;
     let leads = join(proxy.endpoint(), "right").await.unwrap();

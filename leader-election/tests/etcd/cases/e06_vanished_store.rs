@@ -70,7 +70,7 @@ async fn ends_by_the_deadline(proxy: &Proxy, fault: impl FnOnce()) {
     soon(renewed).await;
     let checks = Checks::start(Arc::clone(&leadership));
     sleep(Duration::from_millis(300)).await;
-    let last_sent = last_renewal(&proxy.sent());
+    let last_sent = last_renewal(&proxy.journal());
     fault();
     let deadline = leadership.deadline();
     // How late this busy machine is itself.

@@ -8,7 +8,7 @@ use super::{
     child::{Candidate, Said, Words},
     passed,
 };
-use crate::{boot_time, cluster::Cluster, is_soak, server::Etcd};
+use crate::{boot_time, cluster::Cluster, server::Etcd, soak};
 
 const TTL: Duration = Duration::from_secs(2);
 const USABLE: Duration = Duration::from_millis(1998);
@@ -95,7 +95,7 @@ impl Crowd {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nine_candidates_whose_leaders_are_killed_never_overlap() {
-    let rounds = if is_soak() { 100 } else { 3 };
+    let rounds = if soak() { 100 } else { 3 };
     let seed = fastrand::u64(..);
     println!("seed {seed}");
     let mut random = fastrand::Rng::with_seed(seed);
@@ -124,7 +124,7 @@ async fn nine_candidates_whose_leaders_are_killed_never_overlap() {
 /// The leader of etcd itself is killed: somebody leads on, or leads anew.
 #[tokio::test(flavor = "multi_thread")]
 async fn nine_candidates_never_overlap_when_etcds_leader_is_killed() {
-    let rounds = if is_soak() { 20 } else { 1 };
+    let rounds = if soak() { 20 } else { 1 };
     let mut cluster = Cluster::start().await;
     let mut crowd = Crowd::start(cluster.endpoints());
     crowd.leads_beyond(Duration::ZERO).await;

@@ -12,9 +12,9 @@ use tokio::{
 
 use super::passed;
 use crate::{
-    config, is_soak, lead,
+    config, lead,
     server::{Etcd, free_port},
-    soon,
+    soak, soon,
 };
 
 /// Accepts and never writes; counts.
@@ -101,7 +101,7 @@ impl Led {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn dead_and_mute_endpoints_hold_nothing_up() {
-    let (leading, outage) = if is_soak() { (30, 5) } else { (1, 2) };
+    let (leading, outage) = if soak() { (30, 5) } else { (1, 2) };
     let mut etcd = Etcd::start().await;
     let mute = Mute::start().await;
     let (dead, live) = (free_port(), etcd.port());

@@ -8,11 +8,11 @@ use tokio::{sync::watch::Receiver, time::sleep};
 
 use super::passed;
 use crate::{
-    campaign, is_soak, join, join_at, lead,
+    campaign, join, join_at, lead,
     proxy::{Proxy, Way},
     queued,
     server::Etcd,
-    soon,
+    soak, soon,
 };
 
 async fn shows(seen: &mut Receiver<Option<Leader>>, token: u64) {
@@ -34,7 +34,7 @@ async fn compact(etcd: &Etcd, writes: usize) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_observer_survives_compaction_and_outages() {
-    let outage = Duration::from_secs(if is_soak() { 10 } else { 1 });
+    let outage = Duration::from_secs(if soak() { 10 } else { 1 });
     let mut etcd = Etcd::start().await;
     let proxy = Proxy::start(etcd.port()).await;
     let direct = join(&etcd, 30).await;

@@ -13,18 +13,18 @@ use super::{
     passed,
 };
 use crate::{
-    boot_time, campaign, is_soak, join_at, lead,
+    boot_time, campaign, join_at, lead,
     proxy::Proxy,
     queued,
     server::{Etcd, stopped_threads},
-    soon,
+    soak, soon,
 };
 
 const TTL: Duration = Duration::from_secs(3);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn stopped_candidates_that_go_on_lead_again() {
-    let pause = Duration::from_secs(if is_soak() { 10 } else { 4 });
+    let pause = Duration::from_secs(if soak() { 10 } else { 4 });
     let etcd = Etcd::start().await;
     let mut words = Words::new();
     let start = |number| words.start(number, &[etcd.endpoint()], TTL);

@@ -8,13 +8,13 @@ use super::{
     child::{Said, Words},
     passed,
 };
-use crate::{boot_time, is_soak, join, queued, server::Etcd, soon};
+use crate::{boot_time, join, queued, server::Etcd, soak, soon};
 
 const SIGKILL: i32 = 9;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restarted_leader_of_the_same_name_waits_its_turn() {
-    let ttl = Duration::from_secs(if is_soak() { 10 } else { 3 });
+    let ttl = Duration::from_secs(if soak() { 10 } else { 3 });
     let etcd = Etcd::start().await;
     let direct = join(&etcd, 10).await;
     let mut seen = direct.observe();
