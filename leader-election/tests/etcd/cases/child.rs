@@ -33,9 +33,10 @@ const HANG: Duration = Duration::from_secs(60);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Said {
     Started,
-    /// Leads, or was renewed, until this deadline.
+    /// Leads, or was renewed, until this deadline; said at this time.
     Leads {
         token: u64,
+        at: Duration,
         deadline: Duration,
     },
     Lost {
@@ -153,6 +154,7 @@ fn parse(words: &str) -> Option<Said> {
         "started" => Said::Started,
         "leads" => Said::Leads {
             token: number()?,
+            at: Duration::from_nanos(number()?),
             deadline: Duration::from_nanos(number()?),
         },
         "lost" => Said::Lost { token: number()? },
@@ -173,7 +175,8 @@ fn say(words: &str) {
 
 fn leads(token: u64, deadline: Duration) {
     if !deadline.is_zero() {
-        say(&format!("leads {token} {}", deadline.as_nanos()));
+        let at = boot_time().as_nanos();
+        say(&format!("leads {token} {at} {}", deadline.as_nanos()));
     }
 }
 

@@ -17,15 +17,19 @@ const CANDIDATES: usize = 9;
 const FAILOVER: Duration = Duration::from_secs(4);
 const SIGKILL: i32 = 9;
 
-/// When each token was valid: from the send of the renewal that confirmed the win.
+/// When each token was valid: from its first word to its last deadline.
 #[derive(Default)]
 struct History(BTreeMap<u64, (Duration, Duration)>);
 
 impl History {
     fn add(&mut self, said: Said) {
-        if let Said::Leads { token, deadline } = said {
-            let from = deadline - USABLE;
-            let span = self.0.entry(token).or_insert((from, deadline));
+        if let Said::Leads {
+            token,
+            at,
+            deadline,
+        } = said
+        {
+            let span = self.0.entry(token).or_insert((at, deadline));
             span.1 = span.1.max(deadline);
         }
     }
