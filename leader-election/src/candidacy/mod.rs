@@ -16,6 +16,10 @@ pub(crate) use self::action::{Action, Call, Input};
 use self::renewals::Renewals;
 use crate::{Error, Loss, Renewal, Resigned, Standing, backoff::Backoff, config::Timing};
 
+/// Longest pause before a call that failed is repeated: long leases must not make for a
+/// late return of a store that was away.
+const MAX_BACKOFF: Duration = Duration::from_secs(1);
+
 /// One candidate.
 #[derive(Debug)]
 pub(crate) struct Candidacy {
@@ -62,7 +66,7 @@ impl Candidacy {
             renewals: Renewals::new(timing),
             joined_at: None,
             retry_at: None,
-            backoff: Backoff::new(timing.renew_timeout, seed),
+            backoff: Backoff::new(timing.renew_timeout.min(MAX_BACKOFF), seed),
             predecessor_seen: false,
             withheld: false,
         }

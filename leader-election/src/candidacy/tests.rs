@@ -374,3 +374,26 @@ fn a_candidate_that_withdraws_leaves_a_place_nobody_has_named_yet() {
         "{actions:?}"
     );
 }
+
+#[test]
+fn long_leases_make_for_no_long_pauses() {
+    let mut core = candidate_with(ElectionConfig::for_ttl(Duration::from_secs(24 * 3600)));
+    let mut now = at(0.0);
+    core.step(now, Input::Start);
+    for failures in 0..10 {
+        let (call, error) = (Call::Join, None);
+        core.step(now, Input::Failed { call, error });
+        let wake = core.next_wake(now).expect("it tries again");
+        assert!(wake - now <= at(1.0) - at(0.0), "after {failures}");
+        now = wake;
+        core.step(now, Input::Tick);
+    }
+    core.renewals.start(now);
+    let attempt = core.renewals.send(now);
+    core.renewals.failed(now, attempt);
+    assert!(
+        core.renewals
+            .next_due()
+            .is_some_and(|due| due <= now + at(0.5) - at(0.0))
+    );
+}

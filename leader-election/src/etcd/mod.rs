@@ -36,11 +36,15 @@ use crate::{Election, ElectionConfig, Error, ErrorKind, Leader, Leadership, Stor
 /// ends connections that ping more often than each 5 s.
 const PING: Duration = Duration::from_secs(10);
 
+const _: () = assert!(PING.as_secs() > 5);
+
 /// An election in etcd.
 ///
-/// Clones share the connections. Each call goes to one endpoint; when that fails, or
-/// does not answer within the renew timeout, the next call goes to the next one over a
-/// new connection. Renewals have a connection of their own.
+/// Clones share the connections: one for renewals, one for all else. A connection goes to
+/// the endpoint that was the first to serve a read. When a call over it fails, or has no
+/// answer within the renew timeout, the next call opens a new one, for which the
+/// endpoints are tried beside each other: neither one that is mute nor a member that is
+/// cut off from the others holds it up.
 ///
 /// A token is the create revision of the candidate's key. Tokens are comparable within
 /// [`scope`](Self::scope): the life id of the store, which its first candidate makes at
@@ -123,10 +127,12 @@ impl EtcdElection {
             Link::new(
                 endpoints.clone(),
                 to_connect(&options),
+                keys.life(),
                 config.renew_timeout,
             )
         };
-        let store = EtcdStore::new(keys, link(), link(), options.verify_renewals);
+        let (link, renewals) = (link(), link());
+        let store = EtcdStore::new(keys, link, renewals, options.verify_renewals);
         // Boxed: the calls of the client are large futures.
         match Box::pin(store.all()).await {
             Err(error) if error.is_final() => return Err(error),

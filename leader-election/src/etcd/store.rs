@@ -18,7 +18,7 @@ use super::{
     keys::Keys,
     link::Link,
     queue::{Ahead, Proof, View, before, nearest, token},
-    watch::{Notice, Watch, Watched},
+    watch::{Notice, Watched},
 };
 use crate::{CandidateId, Error, ErrorKind, Grant, Leader, Loss, Place, Renewal, Standing, Store};
 
@@ -155,11 +155,9 @@ impl Store for EtcdStore {
                 watched.push(Watched::key(key));
             }
             let read = i64::try_from(view.proof.revision).unwrap_or(0);
-            let patience = self.link.limit();
-            let open = |client| Watch::open(client, watched, read, patience);
-            let mut watch = self.link.call(open).await?;
+            let mut watch = self.link.watch(watched, read).await?;
             loop {
-                let notice = watch.next().await.inspect_err(|_| self.link.suspect())?;
+                let notice = watch.next().await?;
                 let is_news = match notice {
                     Notice::Compacted => true,
                     Notice::Events(response) => {

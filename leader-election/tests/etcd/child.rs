@@ -10,7 +10,6 @@ use std::{
 };
 
 use leader_election::{Election, Leadership, etcd::EtcdElection};
-use rustix::time::{ClockId, clock_gettime};
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, BufReader},
     process::{ChildStdout, Command},
@@ -19,7 +18,7 @@ use tokio::{
     task::JoinHandle,
 };
 
-use crate::{config, server::signal, soon};
+use crate::{boot_time, config, server::signal, soon};
 
 /// Where a child finds its orders.
 const ENDPOINT: &str = "CHILD_ENDPOINT";
@@ -193,15 +192,9 @@ impl Entry {
     }
 }
 
-fn nanos(time: Duration) -> u64 {
+/// Of the clock that all processes of the machine share.
+pub(crate) fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).expect("the machine booted lately")
-}
-
-/// Reads the clock that all processes of the machine share.
-pub(crate) fn boot_nanos() -> u64 {
-    let now = clock_gettime(ClockId::Boottime);
-    let seconds = u64::try_from(now.tv_sec).expect("after boot");
-    seconds * 1_000_000_000 + u64::try_from(now.tv_nsec).expect("within a second")
 }
 
 fn follow(leadership: &Leadership, record: &Path) {
@@ -214,7 +207,7 @@ fn follow(leadership: &Leadership, record: &Path) {
     leadership.follow(move |deadline| {
         let entry = Entry {
             token,
-            at: boot_nanos(),
+            at: nanos(boot_time()),
             deadline: nanos(deadline),
         };
         entry.write(&mut file);

@@ -16,7 +16,7 @@ const RESIGNS: usize = 20;
 
 /// Returns how many events etcd has sent to watchers since it started.
 async fn events_sent(etcd: &Etcd) -> u64 {
-    etcd.metric("etcd_debugging_mvcc_events_total").await
+    etcd.metric(&["etcd_debugging_mvcc_events_total"]).await
 }
 
 async fn next(campaigns: &mut JoinSet<Result<Leadership, Error>>) -> Leadership {

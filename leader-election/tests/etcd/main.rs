@@ -1,8 +1,11 @@
 //! The etcd backend against a real etcd, one per test.
 #![cfg(feature = "etcd")]
 
+mod cases;
 #[allow(dead_code, reason = "faults are for the tests to come")]
 mod child;
+mod cluster;
+mod faults;
 mod first_steps;
 mod go_gaps;
 mod herd;
@@ -79,7 +82,7 @@ pub(crate) async fn queued(election: &EtcdElection, count: usize) {
 /// before it.
 pub(crate) async fn watching(etcd: &Etcd, count: u64) {
     let all = async {
-        while etcd.metric("etcd_debugging_mvcc_watcher_total").await != count {
+        while etcd.metric(&["etcd_debugging_mvcc_watcher_total"]).await != count {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
@@ -94,4 +97,12 @@ pub(crate) fn soak() -> bool {
 /// Waits for what must happen.
 pub(crate) async fn soon<T>(what: impl Future<Output = T>) -> T {
     timeout(HANG, what).await.expect("happens in time")
+}
+
+/// The machine's time since boot, on which deadlines are.
+pub(crate) fn boot_time() -> Duration {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
+    let secs = u64::try_from(now.tv_sec).expect("after boot");
+    let nanos = u32::try_from(now.tv_nsec).expect("less than a second");
+    Duration::new(secs, nanos)
 }

@@ -10,7 +10,8 @@ use tempfile::TempDir;
 use tokio::{sync::mpsc, time::timeout};
 
 use crate::{
-    child::{Child, Entry, News, Orders, boot_nanos},
+    boot_time,
+    child::{Child, Entry, News, Orders, nanos},
     proxy::{Proxy, Way},
     server::Etcd,
     soak, soon,
@@ -283,7 +284,7 @@ async fn a_deadline_counted_from_the_answer_overlaps_where_answers_are_late() {
     for _ in 0..10 {
         let proxy = &arena.seats[leader].proxy;
         proxy.delay_down(late);
-        let before = boot_nanos();
+        let before = nanos(boot_time());
         // A renewal whose every answer was late, then none.
         let record = arena.records[leader].clone();
         let renewed = || {
