@@ -38,7 +38,7 @@ pub(crate) struct Orders<'a> {
     pub(crate) value: &'a str,
     /// Where it writes its deadlines.
     pub(crate) record: Option<&'a Path>,
-    /// Renews often and waits long for each answer.
+    /// Waits for each renewal's answer as long as until the next renewal.
     pub(crate) is_patient: bool,
 }
 
@@ -229,9 +229,9 @@ async fn candidate() {
     if std::env::var_os(PATIENT).is_some() {
         let ttl = config.ttl;
         config = config
-            .with_renew_every(ttl / 10)
-            .with_renew_timeout(ttl * 2 / 5)
-            .with_reserve(ttl / 20);
+            .with_renew_every(ttl * 33 / 100)
+            .with_renew_timeout(ttl * 32 / 100)
+            .with_reserve(ttl / 100);
     }
     let mut interrupts = on_signal(SignalKind::interrupt()).expect("signals are heard");
     let mut stdin = tokio::io::stdin();
