@@ -154,7 +154,10 @@ async fn outlives(case: &str, etcd: &Etcd, change: &[&str]) {
 
 fn change_users(etcd: &Etcd, change: &[&str]) {
     let mut command = etcd.ctl_command(&["--user", "root:root"]);
-    command.args(change).stdin(Stdio::piped());
+    command
+        .args(change)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null());
     if change[1] == "passwd" {
         command.arg("--interactive=false");
     }

@@ -7,7 +7,7 @@ use crate::{campaign, join, lead, queued, server::Etcd, soon};
 async fn a_place_that_is_deleted_while_waiting_is_taken_again_at_the_back() {
     let etcd = Etcd::start().await;
     let delete = |key: &str, _: &str| vec!["del".to_owned(), key.to_owned()];
-    let deleted = joins_again(&etcd, delete, "etcd_debugging_mvcc_delete_total").await;
+    let deleted = joins_again(&etcd, delete, "mvcc_delete_total").await;
     proven("waiting key deleted", deleted);
 }
 
