@@ -124,24 +124,21 @@ async fn a_new_value_keeps_key_token_and_lease() {
     assert_ne!(before.1, 0);
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_release_that_was_not_confirmed_is_repeated_until_it_is() {
-    let etcd = Etcd::start().await;
-    let proxy = Proxy::start(etcd.port()).await;
-    let election = join_at(&[proxy.endpoint()], 6).await;
-    let watcher = join(&etcd, 6).await;
-    let leadership = lead(&election, b"a").await;
-    proxy.set_down(Way::Swallow);
-    proxy.set_up(Way::Swallow);
-    assert_eq!(leadership.resign().await, Resigned::Unconfirmed);
-    assert!(!leadership.is_valid());
-    assert!(proxy.swallowed() > 0);
-    assert_eq!(
-        watcher.candidates().await.unwrap().len(),
-        1,
-        "the key is owned still"
-    );
-    proxy.set(Way::Pass);
-    assert_eq!(soon(leadership.resign()).await, Resigned::Released);
-    assert_eq!(watcher.candidates().await.unwrap(), []);
+/// The documents say what is tested: each test that they name has to be there.
+#[test]
+fn every_test_that_the_documents_name_exists() {
+    let tests = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/etcd");
+    let document = include_str!("../../docs/wire.md");
+    let quoted = document.split('`').skip(1).step_by(2);
+    let names: Vec<_> = quoted.filter_map(|name| name.split_once("::")).collect();
+    assert!(names.len() > 20, "{names:?}");
+    for (module, test) in names {
+        let places = ["", "cases/", "faults/"];
+        let files = places.map(|place| format!("{tests}/{place}{module}.rs"));
+        let mut sources = files
+            .iter()
+            .filter_map(|file| std::fs::read_to_string(file).ok());
+        let is_there = sources.any(|source| source.contains(&format!("fn {test}()")));
+        assert!(is_there, "there is no {module}::{test}");
+    }
 }
