@@ -5,6 +5,7 @@ mod cases;
 #[allow(dead_code, reason = "faults are for the tests to come")]
 mod child;
 mod cluster;
+mod early_takeover;
 mod faults;
 mod first_steps;
 mod go_gaps;
