@@ -2,7 +2,6 @@
 #![cfg(feature = "etcd")]
 
 mod cases;
-#[allow(dead_code, reason = "faults are for the tests to come")]
 mod child;
 mod cluster;
 mod early_takeover;
@@ -14,10 +13,8 @@ mod interop;
 mod leaked_places;
 mod overlap;
 mod phantom_win;
-#[allow(dead_code, reason = "faults are for the tests to come")]
 mod proxy;
 mod rebuilt_store;
-#[allow(dead_code, reason = "faults are for the tests to come")]
 mod server;
 mod slow_handover;
 mod stuck_watch;
