@@ -48,7 +48,9 @@ async fn an_unreachable_etcd_is_told_and_waited_for() {
         election.candidates().await.unwrap_err(),
     ] {
         assert_eq!(error.kind(), ErrorKind::Unavailable);
-        println!("{}", told(&error));
+        let told = told(&error);
+        assert!(told.contains("start etcd there"), "{told}");
+        assert!(told.contains(&endpoint), "{told}");
     }
     let campaign = timeout(Duration::from_secs(1), election.campaign(b"a")).await;
     assert!(campaign.is_err(), "a campaign waits for etcd");
@@ -94,7 +96,6 @@ async fn wrong_credentials_are_refused_once_and_say_what_to_do() {
         let error = connect(proxy.endpoint(), options).await.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Denied, "{user:?}");
         assert!(error.to_string().contains(advice), "{}", told(&error));
-        println!("{}", told(&error));
         // Asked once, not in a loop.
         let asked = proxy.connections() - before;
         assert!(asked <= 2, "{user:?}: {asked} connections");
