@@ -95,7 +95,7 @@ impl Candidate {
     async fn next(&mut self) -> Input {
         let now = self.clock.now();
         let reread = self.config.ttl / READS_PER_TTL;
-        let pause = match self.core.next_wake(now) {
+        let pause = match self.core.next_wake() {
             Some(wake) => wake.saturating_sub(now).min(reread),
             None => reread,
         };

@@ -9,7 +9,6 @@ use etcd_client::{
 
 use super::{
     failure::{is_lease_taken, to_error},
-    floor::Seen,
     queue::{reads, token},
     store::{EtcdStore, incomplete, lease_of, seconds},
 };
@@ -81,21 +80,28 @@ impl EtcdStore {
         if revision < floor.within(&place.scope) {
             // Its token may have been another's, and its key would hold up those that
             // know of no higher revision.
+            self.floor.went_back(&place.scope, self.keys.life());
             self.leave(id, Some(place.token)).await?;
-            return Err(self.went_back(&floor, revision));
+            self.floor.seen().refuse(&place.scope, self.keys.life())?;
         }
         self.floor.raise(&place.scope, revision);
         Ok(Some(place))
     }
 
-    fn went_back(&self, floor: &Seen, revision: u64) -> Error {
-        let text = format!(
-            "etcd went back from revision {} to {revision}: delete the key {}, and reset what has \
-             seen its tokens",
-            floor.revision,
-            String::from_utf8_lossy(self.keys.life())
-        );
-        Error::new(ErrorKind::Unavailable, text)
+    /// Refuses a life of etcd that went backwards, before anything is written in it.
+    pub(super) async fn refuse_old_life(&self) -> Result<(), Error> {
+        let seen = self.floor.seen();
+        if !seen.refuses_any() {
+            return Ok(());
+        }
+        let life = self.keys.life();
+        let call = |mut client: Client| async move { client.get(life, None).await };
+        let found = self.link.call(call).await?;
+        let Some(kv) = found.kvs().first() else {
+            return Ok(());
+        };
+        let scope = self.keys.scope(&String::from_utf8_lossy(kv.value()));
+        seen.refuse(&scope, life)
     }
 
     /// Makes the life id of a store that has none.

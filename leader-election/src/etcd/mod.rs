@@ -26,6 +26,7 @@ mod observe;
 mod options;
 mod queue;
 mod store;
+mod tls;
 mod watch;
 
 use std::time::Duration;
@@ -47,19 +48,24 @@ use crate::{Election, ElectionConfig, Error, ErrorKind, Leader, Leadership, Stor
 /// ends connections that ping more often than each 5 s.
 const PING: Duration = Duration::from_secs(10);
 
+const _: () = assert!(PING.as_secs() > 5);
+
 /// An election in etcd.
 ///
-/// Clones share the connections. Each call goes to one endpoint; when that fails, or
-/// does not answer within the renew timeout, the next call goes to the next one over a
-/// new connection. Renewals have a connection of their own.
+/// Clones share the connections: one for renewals, one for all else. A connection goes to
+/// the endpoint that was the first to serve a read. When a call over it fails, or has no
+/// answer within the renew timeout, the next call opens a new one, for which the
+/// endpoints are tried beside each other: neither one that is mute nor a member that is
+/// cut off from the others holds it up.
 ///
 /// A token is the create revision of the candidate's key. Tokens are comparable within
 /// [`scope`](Self::scope): the life id of the store, which its first candidate makes at
 /// random under `leader-election/life/<name>`, and the election's name.
 ///
 /// After etcd was restored from a snapshot, revisions repeat. Candidates that have seen
-/// higher ones refuse to lead; others cannot know. The operator's step after a restore is
-/// to delete the life id, which makes a new scope, and to reset what has seen tokens.
+/// higher ones refuse to lead, however far etcd comes, and log an error; others cannot
+/// know. The operator's step after a restore is to delete the life id, which makes a new
+/// scope, and to reset what has seen tokens.
 #[derive(Clone, Debug)]
 pub struct EtcdElection {
     election: StoreElection<EtcdStore>,
@@ -133,11 +139,14 @@ impl EtcdElection {
             Link::new(
                 endpoints.clone(),
                 to_connect(&options),
+                keys.life(),
                 config.renew_timeout,
             )
         };
-        let store = EtcdStore::new(keys, link(), link(), options.verify_renewals);
-        match store.all().await {
+        let (link, renewals) = (link(), link());
+        let store = EtcdStore::new(keys, link, renewals, options.verify_renewals);
+        // Boxed: the calls of the client are large futures.
+        match Box::pin(store.all()).await {
             Err(error) if error.is_final() => return Err(error),
             Err(error) => tracing::warn!(
                 error = &error as &dyn std::error::Error,
@@ -213,6 +222,14 @@ where
     if endpoint.uri().scheme().is_none() || endpoint.uri().host().is_none() {
         let text = format!(
             "the endpoint {} is no address such as http://host:2379",
+            endpoint.uri()
+        );
+        return Err(Error::new(ErrorKind::Invalid, text));
+    }
+    if endpoint.uri().scheme_str() == Some("https") && !tls::is_built_in() {
+        let text = format!(
+            "the endpoint {} wants TLS, which tonic is built without: turn on one of its TLS \
+             features",
             endpoint.uri()
         );
         return Err(Error::new(ErrorKind::Invalid, text));

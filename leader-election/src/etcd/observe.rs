@@ -9,7 +9,7 @@ use super::{
     keys::Keys,
     queue::{reads, token},
     store::{EtcdStore, incomplete},
-    watch::{Notice, Watch, Watched},
+    watch::{Notice, Watched},
 };
 use crate::{Error, Leader};
 
@@ -83,11 +83,9 @@ impl EtcdStore {
         let mut shown = None;
         self.show(&queue, &mut shown, leader).await?;
         let watched = vec![Watched::prefix(self.keys.prefix().to_vec())];
-        let patience = self.link.limit();
-        let open = |client| Watch::open(client, watched, read, patience);
-        let mut watch = self.link.call(open).await?;
+        let mut watch = self.link.watch(watched, read).await?;
         loop {
-            match watch.next().await.inspect_err(|_| self.link.suspect())? {
+            match watch.next().await? {
                 Notice::Compacted => return Ok(()),
                 Notice::Events(response) => queue.take(&self.keys, &response, &mut shown),
             }

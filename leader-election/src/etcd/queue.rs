@@ -1,5 +1,7 @@
 //! What a linearizable read tells about a place.
 
+use std::sync::Arc;
+
 use etcd_client::{
     GetOptions, GetResponse, KeyValue, SortOrder, SortTarget, TxnOp, TxnOpResponse, TxnResponse,
 };
@@ -68,11 +70,16 @@ impl Proof {
         })
     }
 
+    /// Returns the scope that etcd has now.
+    pub(super) fn scope(&self, keys: &Keys) -> Option<Arc<str>> {
+        let life = self.life.as_deref().map(String::from_utf8_lossy);
+        life.map(|life| keys.scope(&life))
+    }
+
     /// Says why the place is gone, if it is. The store had reached `floor` when the
     /// read was sent.
     pub(super) fn loss(&self, keys: &Keys, place: &Place, floor: u64) -> Option<Loss> {
-        let life = self.life.as_deref().map(String::from_utf8_lossy);
-        let is_same_life = life.is_some_and(|life| keys.scope(&life) == place.scope);
+        let is_same_life = self.scope(keys).as_ref() == Some(&place.scope);
         if !is_same_life || self.revision < place.token.max(floor) {
             return Some(Loss::Reset);
         }

@@ -18,7 +18,7 @@ use super::{
     keys::Keys,
     link::Link,
     queue::{Ahead, Proof, View, before, nearest, token},
-    watch::{Notice, Watch, Watched},
+    watch::{Notice, Watched},
 };
 use crate::{CandidateId, Error, ErrorKind, Grant, Leader, Loss, Place, Renewal, Standing, Store};
 
@@ -64,9 +64,7 @@ impl EtcdStore {
             view.ahead = self.find_ahead(place, view.proof.revision).await?;
         }
         let standing = view.standing(&self.keys, place, floor);
-        if !matches!(standing, Standing::Gone(Loss::Reset)) {
-            self.floor.raise(&place.scope, view.proof.revision);
-        }
+        self.learn(place, &view.proof, standing == Standing::Gone(Loss::Reset));
         Ok((view, standing))
     }
 
@@ -115,16 +113,24 @@ impl EtcdStore {
         let response = self.renewals.call(call).await?;
         let proof = Proof::of(&response).ok_or_else(incomplete)?;
         let loss = proof.loss(&self.keys, place, floor);
-        if loss.is_none() {
-            self.floor.raise(&place.scope, proof.revision);
-        }
+        self.learn(place, &proof, loss == Some(Loss::Reset));
         Ok((proof, loss))
+    }
+
+    /// Takes in how far etcd has come, or that it went backwards within one life.
+    fn learn(&self, place: &Place, proof: &Proof, is_reset: bool) {
+        if !is_reset {
+            self.floor.raise(&place.scope, proof.revision);
+        } else if proof.scope(&self.keys).as_ref() == Some(&place.scope) {
+            self.floor.went_back(&place.scope, self.keys.life());
+        }
     }
 }
 
 #[async_trait]
 impl Store for EtcdStore {
     async fn join(&self, id: CandidateId, value: &[u8], ttl: Duration) -> Result<Grant, Error> {
+        self.refuse_old_life().await?;
         let ttl = self.grant(lease_of(id), whole_seconds(ttl)?).await?;
         let place = match self.put(id, value).await? {
             Some(place) => place,
@@ -149,11 +155,9 @@ impl Store for EtcdStore {
                 watched.push(Watched::key(key));
             }
             let read = i64::try_from(view.proof.revision).unwrap_or(0);
-            let patience = self.link.limit();
-            let open = |client| Watch::open(client, watched, read, patience);
-            let mut watch = self.link.call(open).await?;
+            let mut watch = self.link.watch(watched, read).await?;
             loop {
-                let notice = watch.next().await.inspect_err(|_| self.link.suspect())?;
+                let notice = watch.next().await?;
                 let is_news = match notice {
                     Notice::Compacted => true,
                     Notice::Events(response) => {
@@ -207,7 +211,9 @@ impl Store for EtcdStore {
             .or_else(reads);
         let response = self.txn(txn).await?;
         let view = View::of(&self.keys, &response).ok_or_else(incomplete)?;
-        Ok(view.standing(&self.keys, place, floor))
+        let standing = view.standing(&self.keys, place, floor);
+        self.learn(place, &view.proof, standing == Standing::Gone(Loss::Reset));
+        Ok(standing)
     }
 
     async fn leave(&self, id: CandidateId, token: Option<u64>) -> Result<(), Error> {

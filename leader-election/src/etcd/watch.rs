@@ -5,11 +5,14 @@ use std::time::Duration;
 use etcd_client::{Client, Error as EtcdError, WatchOptions, WatchResponse, WatchStream};
 use tokio::time::timeout;
 
-use super::failure::to_error;
+use super::{failure::to_error, link::Link};
 use crate::{Error, ErrorKind};
 
 /// A watch of some keys from a revision on.
-pub(super) struct Watch {
+pub(super) struct Watch<'a> {
+    link: &'a Link,
+    /// Which connection of the link it is over.
+    number: usize,
     stream: WatchStream,
     /// Silence after which it is asked whether it lives; as long again, and it is stuck.
     patience: Duration,
@@ -58,7 +61,16 @@ impl Watched {
 
 // ===== impl Watch =====
 
-impl Watch {
+impl<'a> Watch<'a> {
+    pub(super) fn new(link: &'a Link, number: usize, stream: WatchStream) -> Self {
+        Self {
+            link,
+            number,
+            stream,
+            patience: link.limit(),
+        }
+    }
+
     /// Watches from the revision after `read`, which the caller has read at.
     ///
     /// A watch that starts at a revision that exists already is served by etcd in
@@ -67,8 +79,7 @@ impl Watch {
         mut client: Client,
         watched: Vec<Watched>,
         read: i64,
-        patience: Duration,
-    ) -> Result<Self, EtcdError> {
+    ) -> Result<WatchStream, EtcdError> {
         let mut watched = watched.into_iter();
         let first = watched
             .next()
@@ -79,11 +90,19 @@ impl Watch {
             let options = next.from(read + 1);
             stream.watch(next.key, Some(options)).await?;
         }
-        Ok(Self { stream, patience })
+        Ok(stream)
     }
 
     /// Waits for what happens next.
     pub(super) async fn next(&mut self) -> Result<Notice, Error> {
+        let notice = self.notice().await;
+        if notice.is_err() {
+            self.link.suspect(self.number);
+        }
+        notice
+    }
+
+    async fn notice(&mut self) -> Result<Notice, Error> {
         let mut is_asked = false;
         loop {
             let Ok(answer) = timeout(self.patience, self.stream.message()).await else {
@@ -112,12 +131,10 @@ impl Watch {
     }
 }
 
+/// Never final: versions of etcd call a login that is too old a lack of permission. The reads
+/// before each watch tell which it is.
 fn canceled(response: &WatchResponse) -> Error {
     let reason = response.cancel_reason();
-    let kind = if reason.contains("permission denied") {
-        ErrorKind::Denied
-    } else {
-        ErrorKind::Unavailable
-    };
-    Error::new(kind, format!("etcd canceled a watch: {reason:.128}"))
+    let text = format!("etcd canceled a watch: {reason:.128}");
+    Error::new(ErrorKind::Unavailable, text)
 }

@@ -1,5 +1,7 @@
 //! Connections to etcd: one endpoint at a time, another one when it fails.
 
+mod dial;
+
 use std::{
     fmt,
     future::Future,
@@ -7,18 +9,24 @@ use std::{
     time::Duration,
 };
 
-use etcd_client::{Channel, Client, ConnectOptions, Error as EtcdError};
+use etcd_client::{Client, ConnectOptions, Error as EtcdError};
 use tokio::{sync::OnceCell, time::timeout};
 use tonic::transport::Endpoint;
 
-use super::failure::{is_of_the_link, to_error};
+use self::dial::Dial;
+use super::{
+    failure::{is_of_the_link, to_error},
+    watch::{Watch, Watched},
+};
 use crate::{Error, ErrorKind, clock::tokio_now};
 
-/// One connection, replaced by one to the next endpoint when a call over it fails or
-/// has no answer in time.
+/// One connection, replaced by one to whichever endpoint serves first when a call over
+/// it fails or has no answer in time.
 pub(super) struct Link {
     endpoints: Vec<Endpoint>,
     options: ConnectOptions,
+    /// What a new connection reads first, to see that it is served.
+    probe: Vec<u8>,
     current: Mutex<Current>,
     /// Bound of each call.
     limit: Duration,
@@ -43,16 +51,23 @@ struct Suspicion<'a> {
 // ===== impl Link =====
 
 impl Link {
-    /// Prepares a connection; it is opened by the first call. `endpoints` is not empty.
-    pub(super) fn new(endpoints: Vec<Endpoint>, options: ConnectOptions, limit: Duration) -> Self {
+    /// Prepares a connection; it is opened by the first call. `endpoints` is not empty,
+    /// and the user may read `probe`.
+    pub(super) fn new(
+        endpoints: Vec<Endpoint>,
+        options: ConnectOptions,
+        probe: &[u8],
+        limit: Duration,
+    ) -> Self {
         Self {
             endpoints,
             options,
-            limit,
+            probe: probe.to_vec(),
             current: Mutex::new(Current {
                 number: 0,
                 client: Arc::default(),
             }),
+            limit,
         }
     }
 
@@ -72,31 +87,20 @@ impl Link {
         Fut: Future<Output = Result<T, EtcdError>> + Send,
     {
         let current = self.lock().clone();
-        let mut suspicion = Suspicion {
-            link: self,
-            number: current.number,
-            since: tokio_now(),
-            is_answered: false,
-        };
-        let answer = timeout(self.limit, async {
-            let client = current.client.get_or_try_init(|| self.open(current.number));
-            call(client.await?.clone()).await
-        });
-        let answer = answer.await;
-        suspicion.is_answered = true;
-        let Ok(answer) = answer else {
-            self.replace(current.number);
-            return Err(self.no_answer(current.number));
-        };
-        if answer.as_ref().is_err_and(is_of_the_link) {
-            self.replace(current.number);
-        }
-        Ok(answer)
+        self.over(&current, call).await
     }
 
-    /// Gives up the present connection: a stream over it has fallen silent.
-    pub(super) fn suspect(&self) {
-        let number = self.lock().number;
+    /// Watches from the revision after `read`.
+    pub(super) async fn watch(&self, watched: Vec<Watched>, read: i64) -> Result<Watch<'_>, Error> {
+        let current = self.lock().clone();
+        let open = |client| Watch::open(client, watched, read);
+        let stream = self.over(&current, open).await?.map_err(to_error)?;
+        Ok(Watch::new(self, current.number, stream))
+    }
+
+    /// Gives up the connection of this number: a stream over it has failed or fallen
+    /// silent. A younger one, which replaced it since, stays.
+    pub(super) fn suspect(&self, number: usize) {
         self.replace(number);
     }
 
@@ -105,11 +109,50 @@ impl Link {
         self.limit
     }
 
+    async fn over<T, F, Fut>(
+        &self,
+        current: &Current,
+        call: F,
+    ) -> Result<Result<T, EtcdError>, Error>
+    where
+        F: FnOnce(Client) -> Fut + Send,
+        Fut: Future<Output = Result<T, EtcdError>> + Send,
+    {
+        let mut suspicion = Suspicion {
+            link: self,
+            number: current.number,
+            since: tokio_now(),
+            is_answered: false,
+        };
+        let answer = timeout(self.limit, async {
+            let client = current.client.get_or_try_init(|| self.open(current.number));
+            Ok(call(client.await?.clone()).await)
+        });
+        let answer = answer.await;
+        suspicion.is_answered = true;
+        let answer = answer.unwrap_or_else(|_| Err(self.no_answer()));
+        let is_broken = match &answer {
+            Ok(answer) => answer.as_ref().is_err_and(is_of_the_link),
+            Err(_) => true,
+        };
+        if is_broken {
+            self.replace(current.number);
+        }
+        answer
+    }
+
     /// A connection of its own, which has to do with no other: after an outage TCP
     /// itself would wait for long before it tries again.
-    async fn open(&self, number: usize) -> Result<Client, EtcdError> {
-        let channel = self.endpoint(number).connect_lazy();
-        Client::from_channel(Channel::Tonic(channel), Some(self.options.clone())).await
+    async fn open(&self, number: usize) -> Result<Client, Error> {
+        let count = self.endpoints.len();
+        let mut in_turn = self.endpoints.clone();
+        in_turn.rotate_left(number % count);
+        let dial = Dial {
+            options: self.options.clone(),
+            probe: self.probe.clone(),
+            limit: self.limit,
+        };
+        dial.first_of(in_turn).await
     }
 
     fn replace(&self, number: usize) {
@@ -121,20 +164,11 @@ impl Link {
             number: number + 1,
             client: Arc::default(),
         };
-        let endpoint = self.endpoint(number + 1).uri();
-        tracing::debug!(%endpoint, "connects to etcd anew");
+        tracing::debug!("the connection to etcd is given up");
     }
 
-    fn endpoint(&self, number: usize) -> &Endpoint {
-        &self.endpoints[number % self.endpoints.len()]
-    }
-
-    fn no_answer(&self, number: usize) -> Error {
-        let text = format!(
-            "{} did not answer within {:?}",
-            self.endpoint(number).uri(),
-            self.limit
-        );
+    fn no_answer(&self) -> Error {
+        let text = format!("etcd did not answer within {:?}", self.limit);
         Error::new(ErrorKind::Unavailable, text)
     }
 
@@ -145,8 +179,9 @@ impl Link {
 
 impl fmt::Debug for Link {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let endpoints: Vec<_> = self.endpoints.iter().map(Endpoint::uri).collect();
         f.debug_struct("Link")
-            .field("endpoint", self.endpoint(self.lock().number).uri())
+            .field("endpoints", &endpoints)
             .finish_non_exhaustive()
     }
 }
