@@ -38,9 +38,17 @@ mod driver;
 mod election;
 mod error;
 mod leadership;
+mod measures;
 mod memory;
 mod outcome;
 mod store;
+
+#[cfg(feature = "conformance")]
+#[cfg_attr(docsrs, doc(cfg(feature = "conformance")))]
+pub mod conformance;
+#[cfg(feature = "etcd")]
+#[cfg_attr(docsrs, doc(cfg(feature = "etcd")))]
+pub mod etcd;
 
 #[cfg(feature = "test-util")]
 pub use clock::simulated_time;

@@ -3,12 +3,15 @@
 use leader_election::{
     CandidateId, Election, ElectionConfig, Error, ErrorKind, Grant, Leader, Leadership, Loss,
     MemoryElection, MemoryStore, Place, Renewal, Resigned, Standing, Store, StoreElection,
+    conformance::{Claim, Cut, Harness, Violation, Wire},
 };
 
 const fn thread_safe<T: Send + Sync + 'static>() {}
 
 const _: () = {
     thread_safe::<CandidateId>();
+    thread_safe::<Claim>();
+    thread_safe::<Cut>();
     thread_safe::<ElectionConfig>();
     thread_safe::<Error>();
     thread_safe::<ErrorKind>();
@@ -23,11 +26,21 @@ const _: () = {
     thread_safe::<Resigned>();
     thread_safe::<Standing>();
     thread_safe::<StoreElection<MemoryStore>>();
+    thread_safe::<Violation>();
+    thread_safe::<Wire<MemoryStore>>();
     thread_safe::<Box<dyn Election>>();
+    thread_safe::<Box<dyn Harness>>();
     thread_safe::<Box<dyn Store>>();
 };
 
+#[cfg(feature = "etcd")]
+const _: () = {
+    thread_safe::<leader_election::etcd::EtcdElection>();
+    thread_safe::<leader_election::etcd::EtcdOptions>();
+};
+
 const _: fn(&dyn Election) = |_| {};
+const _: fn(&dyn Harness) = |_| {};
 const _: fn(&dyn Store) = |_| {};
 
 fn send<F: Future + Send>(future: F) -> F {

@@ -170,6 +170,34 @@ async fn a_short_stall_costs_nothing() {
     assert!(leadership.is_valid());
 }
 
+/// It cannot jump what is not read: of the machine's clocks only the one since boot is.
+#[test]
+fn the_wall_clock_is_read_nowhere() {
+    fn search(dir: &std::path::Path, read: &mut Vec<String>) {
+        for entry in std::fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() {
+                search(&path, read);
+                continue;
+            }
+            let text = std::fs::read_to_string(&path).unwrap();
+            let names = ["SystemTime", "UNIX_EPOCH", "Realtime"];
+            if names.iter().any(|name| text.contains(name)) {
+                read.push(path.display().to_string());
+            }
+        }
+    }
+    let mut read = Vec::new();
+    let sources = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    search(&sources, &mut read);
+    assert!(read.is_empty(), "{read:?}");
+    assert!(
+        std::fs::read_to_string(sources.join("clock.rs"))
+            .unwrap()
+            .contains("Boottime")
+    );
+}
+
 /// The laptop's lid: the clock goes on in suspend, tokio's timers do not.
 #[tokio::test(start_paused = true)]
 async fn a_suspend_longer_than_the_lease_is_noticed_at_once() {

@@ -16,6 +16,10 @@ pub(crate) use self::action::{Action, Call, Input};
 use self::renewals::Renewals;
 use crate::{Error, Loss, Renewal, Resigned, Standing, backoff::Backoff, config::Timing};
 
+/// Longest pause before a call that failed is repeated: long leases must not make for a
+/// late return of a store that was away.
+const MAX_BACKOFF: Duration = Duration::from_secs(1);
+
 /// One candidate.
 #[derive(Debug)]
 pub(crate) struct Candidacy {
@@ -48,7 +52,8 @@ enum Stage {
 struct Win {
     /// Renewals from this one on were sent after the win was known.
     first_renewal: u64,
-    hold_until: Duration,
+    /// The end of the takeover delay; a renewal sent then has to confirm it anew.
+    hold_until: Option<Duration>,
     deadline: Option<Duration>,
 }
 
@@ -62,7 +67,7 @@ impl Candidacy {
             renewals: Renewals::new(timing),
             joined_at: None,
             retry_at: None,
-            backoff: Backoff::new(timing.renew_timeout, seed),
+            backoff: Backoff::new(timing.renew_timeout.min(MAX_BACKOFF), seed),
             predecessor_seen: false,
             withheld: false,
         }
@@ -89,11 +94,11 @@ impl Candidacy {
     }
 
     /// Returns when `step` must be called at the latest, always after `now`.
-    pub(crate) fn next_wake(&self, now: Duration) -> Option<Duration> {
+    pub(crate) fn next_wake(&self) -> Option<Duration> {
         let stage = match self.stage {
             Stage::Leading { deadline } => Some(deadline),
             Stage::Resigning { until } => Some(until),
-            Stage::Verifying(Some(win)) => Some(win.hold_until).filter(|hold| *hold > now),
+            Stage::Verifying(Some(win)) => win.hold_until,
             _ => None,
         };
         let renewal = self.renews().then(|| self.renewals.next_due()).flatten();
@@ -163,21 +168,9 @@ impl Candidacy {
     fn verified(&mut self, now: Duration, standing: Standing, out: &mut Vec<Action>) {
         match standing {
             Standing::First => {
-                let delay = if self.predecessor_seen {
-                    self.timing.takeover_delay
-                } else {
-                    Duration::ZERO
-                };
-                let first_renewal = self.renewals.send(now);
-                out.push(Action::Renew {
-                    attempt: first_renewal,
-                    limit: self.timing.renew_timeout,
-                });
-                self.stage = Stage::Verifying(Some(Win {
-                    first_renewal,
-                    hold_until: now + delay,
-                    deadline: None,
-                }));
+                let delay = self.timing.takeover_delay;
+                let holds = self.predecessor_seen && !delay.is_zero();
+                self.confirm(now, holds.then(|| now + delay), out);
             }
             Standing::Queued => {
                 self.predecessor_seen = true;
@@ -186,6 +179,18 @@ impl Candidacy {
             }
             Standing::Gone(loss) => self.requeue(now, loss, out),
         }
+    }
+
+    /// Asks for a renewal that confirms the win.
+    fn confirm(&mut self, now: Duration, hold_until: Option<Duration>, out: &mut Vec<Action>) {
+        let attempt = self.renewals.send(now);
+        let limit = self.timing.renew_timeout;
+        out.push(Action::Renew { attempt, limit });
+        self.stage = Stage::Verifying(Some(Win {
+            first_renewal: attempt,
+            hold_until,
+            deadline: None,
+        }));
     }
 
     fn waited(&mut self, now: Duration, standing: Standing, out: &mut Vec<Action>) {
@@ -321,14 +326,14 @@ impl Candidacy {
     /// is over and enough of the lease is left.
     fn announce(&mut self, now: Duration, out: &mut Vec<Action>) {
         let Stage::Verifying(Some(Win {
-            hold_until,
+            hold_until: None,
             deadline: Some(deadline),
             ..
         })) = self.stage
         else {
             return;
         };
-        if now >= hold_until && now + self.timing.least_left() <= deadline {
+        if now + self.timing.least_left() <= deadline {
             self.stage = Stage::Leading { deadline };
             self.retry_at = Some(now);
             out.push(Action::Announce(deadline));
@@ -347,6 +352,11 @@ impl Candidacy {
     /// Does what time asks for.
     fn due(&mut self, now: Duration, out: &mut Vec<Action>) {
         let limit = self.timing.renew_timeout;
+        if let Stage::Verifying(Some(win)) = self.stage
+            && win.hold_until.is_some_and(|until| now >= until)
+        {
+            self.confirm(now, None, out);
+        }
         if let Stage::Resigning { until } = self.stage
             && now >= until
         {

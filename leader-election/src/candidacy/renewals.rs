@@ -7,6 +7,8 @@ use crate::config::Timing;
 /// Attempts in flight at once: a slow one does not delay the next, and a store
 /// that never answers cannot pile them up.
 const MAX_IN_FLIGHT: usize = 4;
+/// Long leases must not make for a late return of a store that was away.
+const MAX_PAUSE: Duration = Duration::from_millis(500);
 
 /// The renewals of one place.
 #[derive(Debug)]
@@ -93,6 +95,6 @@ impl Renewals {
 
     /// The pause before a call that failed early is repeated.
     pub(super) fn pause(&self) -> Duration {
-        self.timeout / 8
+        (self.timeout / 8).min(MAX_PAUSE)
     }
 }

@@ -19,6 +19,7 @@ use crate::{
     candidacy::{Action, Call, Candidacy, Input},
     clock::Clock,
     leadership::Tenure,
+    measures::{self, Measures},
 };
 
 /// The clock is read again at least this many times in a TTL: timers stop in
@@ -38,6 +39,7 @@ pub(super) struct Candidate {
     /// Who waits for the campaign, until it has an outcome.
     caller: Option<oneshot::Sender<Result<Leadership, Error>>>,
     tenure: Option<Arc<Tenure>>,
+    measures: Measures,
 }
 
 /// A call to the store that runs.
@@ -68,6 +70,7 @@ impl Candidate {
     ) -> Self {
         Self {
             core: Candidacy::new(config.timing(), fastrand::u64(..)),
+            measures: Measures::new(clock.now()),
             store,
             config,
             clock,
@@ -92,7 +95,7 @@ impl Candidate {
     async fn next(&mut self) -> Input {
         let now = self.clock.now();
         let reread = self.config.ttl / READS_PER_TTL;
-        let pause = match self.core.next_wake(now) {
+        let pause = match self.core.next_wake() {
             Some(wake) => wake.saturating_sub(now).min(reread),
             None => reread,
         };
@@ -102,6 +105,7 @@ impl Candidate {
             biased;
             loss = ended(tenure) => {
                 tracing::info!(token = self.token(), %loss, "leads no longer");
+                self.measures.ended(loss);
                 Input::Ended
             }
             () = abandoned(self.caller.as_mut()) => {
@@ -172,6 +176,7 @@ impl Candidate {
             Action::Leave { limit } => self.leave(limit),
             Action::Requeue(loss) => {
                 tracing::info!(token = self.token(), %loss, "place lost while waiting: joins again");
+                measures::requeued(self.scope(), loss);
                 self.stop_calls();
                 self.id = CandidateId::random();
                 self.place = None;
@@ -202,6 +207,7 @@ impl Candidate {
             return;
         };
         tracing::info!(token = place.token, scope = %place.scope, "leads");
+        self.measures.won(self.clock.now(), &place.scope);
         let tenure = Arc::new(Tenure::new(self.clock.clone(), deadline));
         self.tenure = Some(Arc::clone(&tenure));
         let store = Arc::clone(&self.store);
@@ -211,17 +217,19 @@ impl Candidate {
     }
 
     fn extend(&mut self, deadline: Duration) {
-        if let Some(tenure) = &self.tenure
-            && !tenure.extend(deadline)
-        {
-            // A check found it over before this confirmation.
-            tenure.end(Loss::Expired);
+        if let Some(tenure) = &self.tenure {
+            measures::extended(self.scope(), tenure.remaining());
+            if !tenure.extend(deadline) {
+                // A check found it over before this confirmation.
+                tenure.end(Loss::Expired);
+            }
         }
     }
 
-    fn end(&self, loss: Loss) {
+    fn end(&mut self, loss: Loss) {
         if let Some(tenure) = &self.tenure {
             tenure.end(loss);
+            self.measures.ended(tenure.loss().unwrap_or(loss));
             tracing::info!(token = self.token(), %loss, "leads no longer");
         }
     }
@@ -233,6 +241,10 @@ impl Candidate {
 
     fn token(&self) -> Option<u64> {
         self.place.as_ref().map(|place| place.token)
+    }
+
+    fn scope(&self) -> &str {
+        self.place.as_ref().map_or("", |place| &place.scope)
     }
 
     // ----- calls to the store -----
@@ -268,11 +280,16 @@ impl Candidate {
     fn renew(&mut self, attempt: u64, limit: Duration) -> Option<Input> {
         if self.core.is_leading() && !self.makes_progress() {
             tracing::warn!(token = self.token(), "no progress: renewal withheld");
+            measures::withheld(self.scope());
             return Some(Input::Withheld { attempt });
         }
         let (store, place) = self.seat()?;
+        let clock = self.clock.clone();
         self.call(Asked::Renew(attempt), async move {
-            Answer::Renewed(attempt, within(limit, store.renew(&place)).await)
+            let sent = clock.now();
+            let answer = within(limit, store.renew(&place)).await;
+            measures::renewed(&place.scope, clock.now().saturating_sub(sent), &answer);
+            Answer::Renewed(attempt, answer)
         });
         None
     }
@@ -304,6 +321,7 @@ impl Candidate {
 impl Drop for Candidate {
     fn drop(&mut self) {
         // Reached before the end only if the runtime is shut down.
+        self.measures.ended(Loss::Stopped);
         if let Some(tenure) = &self.tenure {
             tenure.end(Loss::Stopped);
             tenure.released(Resigned::Unconfirmed);

@@ -111,6 +111,12 @@ impl Leadership {
         }
     }
 
+    /// Returns who holds the place.
+    #[cfg(feature = "etcd")]
+    pub(crate) fn candidate(&self) -> crate::CandidateId {
+        self.place.id
+    }
+
     /// Replaces the published value; the token stays.
     ///
     /// `value` has at most [`MAX_VALUE_BYTES`] bytes. Answers within twice the

@@ -38,4 +38,10 @@ impl MemoryStore {
     pub fn places(&self) -> usize {
         self.present().0.len()
     }
+
+    /// Returns the tokens of the places in the queue, the leader's first.
+    #[must_use]
+    pub fn tokens(&self) -> Vec<u64> {
+        self.present().0.tokens()
+    }
 }

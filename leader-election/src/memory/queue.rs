@@ -135,4 +135,8 @@ impl Queue {
     pub(super) fn len(&self) -> usize {
         self.places.len()
     }
+
+    pub(super) fn tokens(&self) -> Vec<u64> {
+        self.places.keys().copied().collect()
+    }
 }

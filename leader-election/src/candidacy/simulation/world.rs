@@ -202,7 +202,7 @@ impl World {
             self.perform(who, now, action)?;
         }
         let one = &self.candidates[who];
-        if let Some(wake) = one.core.next_wake(now) {
+        if let Some(wake) = one.core.next_wake() {
             if wake <= now {
                 return Err(format!("{who} wants to be woken in the past"));
             }

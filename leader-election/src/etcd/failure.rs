@@ -1,0 +1,157 @@
+//! What an error of etcd means for the candidate.
+
+use etcd_client::Error as EtcdError;
+use tonic::{Code, Status};
+
+use crate::{Error, ErrorKind};
+
+/// Turns an error of the client into one that says what to do.
+pub(super) fn to_error(error: EtcdError) -> Error {
+    let EtcdError::GRpcStatus(status) = &error else {
+        let kind = match &error {
+            EtcdError::InvalidArgs(_) | EtcdError::InvalidUri(_) => ErrorKind::Invalid,
+            _ => ErrorKind::Unavailable,
+        };
+        return Error::new(kind, "the call to etcd failed").with_source(error);
+    };
+    let (kind, text) = classify(status);
+    Error::new(kind, text).with_source(error)
+}
+
+/// Whether another connection may do better: no answer of etcd itself.
+pub(super) fn is_of_the_link(error: &EtcdError) -> bool {
+    match error {
+        EtcdError::GRpcStatus(status) => {
+            matches!(
+                status.code(),
+                Code::Unavailable
+                    | Code::Unknown
+                    | Code::Internal
+                    | Code::Cancelled
+                    | Code::DeadlineExceeded
+                    // The token is of an older life of etcd, or of an older revision of its
+                    // users; a new connection logs in anew.
+                    | Code::Unauthenticated
+            ) || is_old_login(status)
+        }
+        EtcdError::InvalidArgs(_) | EtcdError::InvalidUri(_) => false,
+        EtcdError::LeaseKeepAliveError(_) => !is_lease_gone(error),
+        _ => true,
+    }
+}
+
+/// Whether etcd does not know the lease.
+pub(super) fn is_lease_gone(error: &EtcdError) -> bool {
+    match error {
+        EtcdError::GRpcStatus(status) => {
+            status.code() == Code::NotFound && status.message().contains("lease not found")
+        }
+        // How the client tells a TTL of zero.
+        EtcdError::LeaseKeepAliveError(text) => text == "lease not found",
+        _ => false,
+    }
+}
+
+/// Whether a lease of this id exists already.
+pub(super) fn is_lease_taken(error: &EtcdError) -> bool {
+    matches!(error, EtcdError::GRpcStatus(status)
+        if status.message().contains("lease already exists"))
+}
+
+fn is_old_login(status: &Status) -> bool {
+    status.message().contains("revision of auth store is old")
+}
+
+fn classify(status: &Status) -> (ErrorKind, &'static str) {
+    let says = |text: &str| status.message().contains(text);
+    if is_old_login(status) || says("invalid auth token") {
+        return (ErrorKind::Unavailable, "etcd wants a new login");
+    }
+    if says("authentication failed") {
+        let text = "etcd refuses the user or password: correct them";
+        return (ErrorKind::Denied, text);
+    }
+    if says("user name is empty") {
+        let text = "etcd wants a login: give a user and a password";
+        return (ErrorKind::Denied, text);
+    }
+    if says("authentication is not enabled") {
+        let text = "etcd's authentication is off: give no user, or turn it on";
+        return (ErrorKind::Denied, text);
+    }
+    match status.code() {
+        Code::PermissionDenied | Code::Unauthenticated => (
+            ErrorKind::Denied,
+            "etcd denies access: the role needs to read and write the election's keys and its \
+             life id",
+        ),
+        _ if says("request is too large") => (
+            ErrorKind::Invalid,
+            "etcd takes no request this large: publish a shorter value",
+        ),
+        _ => (ErrorKind::Unavailable, "etcd did not serve the call"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kind(code: Code, text: &str) -> ErrorKind {
+        to_error(EtcdError::GRpcStatus(Status::new(code, text))).kind()
+    }
+
+    #[test]
+    fn only_what_no_retry_can_help_is_final() {
+        let cases = [
+            (
+                Code::InvalidArgument,
+                "etcdserver: authentication failed, invalid user ID or password",
+                ErrorKind::Denied,
+            ),
+            (
+                Code::InvalidArgument,
+                "etcdserver: user name is empty",
+                ErrorKind::Denied,
+            ),
+            (
+                Code::PermissionDenied,
+                "etcdserver: permission denied",
+                ErrorKind::Denied,
+            ),
+            (
+                Code::FailedPrecondition,
+                "etcdserver: authentication is not enabled",
+                ErrorKind::Denied,
+            ),
+            (
+                Code::InvalidArgument,
+                "etcdserver: request is too large",
+                ErrorKind::Invalid,
+            ),
+            (
+                Code::Unauthenticated,
+                "etcdserver: invalid auth token",
+                ErrorKind::Unavailable,
+            ),
+            (
+                Code::InvalidArgument,
+                "etcdserver: revision of auth store is old",
+                ErrorKind::Unavailable,
+            ),
+            (
+                Code::Unavailable,
+                "etcdserver: no leader",
+                ErrorKind::Unavailable,
+            ),
+            (
+                Code::ResourceExhausted,
+                "etcdserver: mvcc: database space exceeded",
+                ErrorKind::Unavailable,
+            ),
+        ];
+        for (code, text, expected) in cases {
+            assert_eq!(kind(code, text), expected, "{text}");
+        }
+    }
+}

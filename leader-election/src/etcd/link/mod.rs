@@ -1,0 +1,197 @@
+//! Connections to etcd: one endpoint at a time, another one when it fails.
+
+mod dial;
+
+use std::{
+    fmt,
+    future::Future,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use etcd_client::{Client, ConnectOptions, Error as EtcdError};
+use tokio::{sync::OnceCell, time::timeout};
+use tonic::transport::Endpoint;
+
+use self::dial::Dial;
+use super::{
+    failure::{is_of_the_link, to_error},
+    watch::{Watch, Watched},
+};
+use crate::{Error, ErrorKind, clock::tokio_now};
+
+/// One connection, replaced by one to whichever endpoint serves first when a call over
+/// it fails or has no answer in time.
+pub(super) struct Link {
+    endpoints: Vec<Endpoint>,
+    options: ConnectOptions,
+    /// What a new connection reads first, to see that it is served.
+    probe: Vec<u8>,
+    current: Mutex<Current>,
+    /// Bound of each call.
+    limit: Duration,
+}
+
+#[derive(Clone)]
+struct Current {
+    // Counts the replacements: tells which connection a failure is about.
+    number: usize,
+    client: Arc<OnceCell<Client>>,
+}
+
+/// Replaces the connection if the call was dropped without an answer after a while:
+/// its caller had a shorter limit.
+struct Suspicion<'a> {
+    link: &'a Link,
+    number: usize,
+    since: tokio::time::Instant,
+    is_answered: bool,
+}
+
+// ===== impl Link =====
+
+impl Link {
+    /// Prepares a connection; it is opened by the first call. `endpoints` is not empty,
+    /// and the user may read `probe`.
+    pub(super) fn new(
+        endpoints: Vec<Endpoint>,
+        options: ConnectOptions,
+        probe: &[u8],
+        limit: Duration,
+    ) -> Self {
+        Self {
+            endpoints,
+            options,
+            probe: probe.to_vec(),
+            current: Mutex::new(Current {
+                number: 0,
+                client: Arc::default(),
+            }),
+            limit,
+        }
+    }
+
+    /// Makes a call, or several that belong together, within the limit.
+    pub(super) async fn call<T, F, Fut>(&self, call: F) -> Result<T, Error>
+    where
+        F: FnOnce(Client) -> Fut + Send,
+        Fut: Future<Output = Result<T, EtcdError>> + Send,
+    {
+        self.raw(call).await?.map_err(to_error)
+    }
+
+    /// Like [`call`](Self::call), and leaves an answer of etcd to its caller.
+    pub(super) async fn raw<T, F, Fut>(&self, call: F) -> Result<Result<T, EtcdError>, Error>
+    where
+        F: FnOnce(Client) -> Fut + Send,
+        Fut: Future<Output = Result<T, EtcdError>> + Send,
+    {
+        let current = self.lock().clone();
+        self.over(&current, call).await
+    }
+
+    /// Watches from the revision after `read`.
+    pub(super) async fn watch(&self, watched: Vec<Watched>, read: i64) -> Result<Watch<'_>, Error> {
+        let current = self.lock().clone();
+        let open = |client| Watch::open(client, watched, read);
+        let stream = self.over(&current, open).await?.map_err(to_error)?;
+        Ok(Watch::new(self, current.number, stream))
+    }
+
+    /// Gives up the connection of this number: a stream over it has failed or fallen
+    /// silent. A younger one, which replaced it since, stays.
+    pub(super) fn suspect(&self, number: usize) {
+        self.replace(number);
+    }
+
+    /// Returns how long a call may take.
+    pub(super) fn limit(&self) -> Duration {
+        self.limit
+    }
+
+    async fn over<T, F, Fut>(
+        &self,
+        current: &Current,
+        call: F,
+    ) -> Result<Result<T, EtcdError>, Error>
+    where
+        F: FnOnce(Client) -> Fut + Send,
+        Fut: Future<Output = Result<T, EtcdError>> + Send,
+    {
+        let mut suspicion = Suspicion {
+            link: self,
+            number: current.number,
+            since: tokio_now(),
+            is_answered: false,
+        };
+        let answer = timeout(self.limit, async {
+            let client = current.client.get_or_try_init(|| self.open(current.number));
+            Ok(call(client.await?.clone()).await)
+        });
+        let answer = answer.await;
+        suspicion.is_answered = true;
+        let answer = answer.unwrap_or_else(|_| Err(self.no_answer()));
+        let is_broken = match &answer {
+            Ok(answer) => answer.as_ref().is_err_and(is_of_the_link),
+            Err(_) => true,
+        };
+        if is_broken {
+            self.replace(current.number);
+        }
+        answer
+    }
+
+    /// A connection of its own, which has to do with no other: after an outage TCP
+    /// itself would wait for long before it tries again.
+    async fn open(&self, number: usize) -> Result<Client, Error> {
+        let count = self.endpoints.len();
+        let mut in_turn = self.endpoints.clone();
+        in_turn.rotate_left(number % count);
+        let dial = Dial {
+            options: self.options.clone(),
+            probe: self.probe.clone(),
+            limit: self.limit,
+        };
+        dial.first_of(in_turn).await
+    }
+
+    fn replace(&self, number: usize) {
+        let mut current = self.lock();
+        if current.number != number {
+            return;
+        }
+        *current = Current {
+            number: number + 1,
+            client: Arc::default(),
+        };
+        tracing::debug!("the connection to etcd is given up");
+    }
+
+    fn no_answer(&self) -> Error {
+        let text = format!("etcd did not answer within {:?}", self.limit);
+        Error::new(ErrorKind::Unavailable, text)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Current> {
+        self.current.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl fmt::Debug for Link {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let endpoints: Vec<_> = self.endpoints.iter().map(Endpoint::uri).collect();
+        f.debug_struct("Link")
+            .field("endpoints", &endpoints)
+            .finish_non_exhaustive()
+    }
+}
+
+// ===== impl Suspicion =====
+
+impl Drop for Suspicion<'_> {
+    fn drop(&mut self) {
+        if !self.is_answered && self.since.elapsed() >= self.link.limit / 2 {
+            self.link.replace(self.number);
+        }
+    }
+}

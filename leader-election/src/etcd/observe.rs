@@ -1,0 +1,198 @@
+//! Follows who leads.
+
+use std::collections::{BTreeMap, HashMap};
+
+use etcd_client::{Client, EventType, GetOptions, KeyValue, Txn, TxnOp, WatchResponse};
+use tokio::sync::watch;
+
+use super::{
+    keys::Keys,
+    queue::{reads, token},
+    store::{EtcdStore, incomplete},
+    watch::{Notice, Watched},
+};
+use crate::{Error, Leader};
+
+/// The queue as the watch tells it: keys only, values may be large.
+#[derive(Debug, Default)]
+struct Queue {
+    places: BTreeMap<i64, Vec<u8>>,
+    created: HashMap<Vec<u8>, i64>,
+}
+
+/// The leader that is shown, and at which revision its value was written.
+#[derive(Debug)]
+struct Shown {
+    created: i64,
+    written: i64,
+    leader: Leader,
+}
+
+// ===== impl Queue =====
+
+impl Queue {
+    fn first(&self) -> Option<(i64, &[u8])> {
+        let (created, key) = self.places.first_key_value()?;
+        Some((*created, key))
+    }
+
+    fn enter(&mut self, keys: &Keys, kv: &KeyValue) {
+        if keys.is_candidate(kv.key()) {
+            self.leave(kv.key());
+            let key = kv.key().to_vec();
+            self.places.insert(kv.create_revision(), key.clone());
+            self.created.insert(key, kv.create_revision());
+        }
+    }
+
+    fn leave(&mut self, key: &[u8]) {
+        if let Some(created) = self.created.remove(key) {
+            self.places.remove(&created);
+        }
+    }
+
+    /// Takes in what happened; newer values of the leader that is shown are shown.
+    fn take(&mut self, keys: &Keys, response: &WatchResponse, shown: &mut Option<Shown>) {
+        for event in response.events() {
+            let Some(kv) = event.kv() else {
+                continue;
+            };
+            match event.event_type() {
+                EventType::Delete => self.leave(kv.key()),
+                EventType::Put => {
+                    self.enter(keys, kv);
+                    let same = shown.as_mut().filter(|shown| {
+                        shown.created == kv.create_revision() && shown.written < kv.mod_revision()
+                    });
+                    if let Some(shown) = same {
+                        shown.written = kv.mod_revision();
+                        shown.leader.value = kv.value().to_vec();
+                    }
+                }
+            }
+        }
+    }
+}
+
+// ===== impl EtcdStore =====
+
+impl EtcdStore {
+    /// Shows every leader until the watch ends.
+    pub(super) async fn follow(&self, leader: &watch::Sender<Option<Leader>>) -> Result<(), Error> {
+        let (mut queue, read) = self.list().await?;
+        let mut shown = None;
+        self.show(&queue, &mut shown, leader).await?;
+        let watched = vec![Watched::prefix(self.keys.prefix().to_vec())];
+        let mut watch = self.link.watch(watched, read).await?;
+        loop {
+            match watch.next().await? {
+                Notice::Compacted => return Ok(()),
+                Notice::Events(response) => queue.take(&self.keys, &response, &mut shown),
+            }
+            self.show(&queue, &mut shown, leader).await?;
+        }
+    }
+
+    /// Returns all candidates in the order in which they lead.
+    pub(super) async fn all(&self) -> Result<Vec<Leader>, Error> {
+        let options = GetOptions::new().with_prefix();
+        let response = self.read_all(options).await?;
+        let mut kvs: Vec<&KeyValue> = response.1.kvs().iter().collect();
+        kvs.sort_by_key(|kv| kv.create_revision());
+        let candidates = kvs
+            .into_iter()
+            .filter(|kv| self.keys.is_candidate(kv.key()));
+        let leader = |kv: &KeyValue| self.leader(kv, &response.0);
+        Ok(candidates.map(leader).collect())
+    }
+
+    async fn list(&self) -> Result<(Queue, i64), Error> {
+        let options = GetOptions::new().with_prefix().with_keys_only();
+        let (_, response) = self.read_all(options).await?;
+        let mut queue = Queue::default();
+        for kv in response.kvs() {
+            queue.enter(&self.keys, kv);
+        }
+        let read = response.header().map_or(0, |header| header.revision());
+        Ok((queue, read))
+    }
+
+    /// Reads the life id and what lies under the prefix.
+    async fn read_all(
+        &self,
+        options: GetOptions,
+    ) -> Result<(String, etcd_client::GetResponse), Error> {
+        let prefix = self.keys.prefix().to_vec();
+        let life = self.keys.life().to_vec();
+        let call = |mut client: Client| async move {
+            let life = client.get(life, None).await?;
+            Ok((life, client.get(prefix, Some(options)).await?))
+        };
+        let (life, all) = self.link.call(call).await?;
+        Ok((life_of(life.kvs()), all))
+    }
+
+    /// Shows the first of the queue, whose value is read where it is not known.
+    async fn show(
+        &self,
+        queue: &Queue,
+        shown: &mut Option<Shown>,
+        leader: &watch::Sender<Option<Leader>>,
+    ) -> Result<(), Error> {
+        match queue.first() {
+            None => *shown = None,
+            Some((created, key)) => {
+                if shown.as_ref().is_none_or(|shown| shown.created != created) {
+                    let read = self.read_leader(created, key).await?;
+                    // It has left meanwhile: the watch is about to say so.
+                    let Some(read) = read else {
+                        return Ok(());
+                    };
+                    *shown = Some(read);
+                }
+            }
+        }
+        let now_leads = shown.as_ref().map(|shown| &shown.leader);
+        leader.send_if_modified(|before| {
+            let differs = before.as_ref() != now_leads;
+            if differs {
+                *before = now_leads.cloned();
+            }
+            differs
+        });
+        Ok(())
+    }
+
+    async fn read_leader(&self, created: i64, key: &[u8]) -> Result<Option<Shown>, Error> {
+        let ops = [TxnOp::get(key, None), TxnOp::get(self.keys.life(), None)];
+        let txn = Txn::new().and_then(ops);
+        let call = |mut client: Client| async move { client.txn(txn).await };
+        let response = self.link.call(call).await?;
+        let reads = reads(&response);
+        let [own, life] = reads.as_slice() else {
+            return Err(incomplete());
+        };
+        let own = own.kvs().first();
+        let own = own.filter(|kv| kv.create_revision() == created);
+        Ok(own.map(|kv| Shown {
+            created,
+            written: kv.mod_revision(),
+            leader: self.leader(kv, &life_of(life.kvs())),
+        }))
+    }
+
+    fn leader(&self, kv: &KeyValue, life: &str) -> Leader {
+        // Candidates of other clients alone make no life id: such tokens have no scope.
+        let scope = if life.is_empty() {
+            String::new()
+        } else {
+            self.keys.scope(life).to_string()
+        };
+        Leader::new(kv.value(), token(kv.create_revision()), scope)
+    }
+}
+
+fn life_of(kvs: &[KeyValue]) -> String {
+    let life = kvs.first().map(KeyValue::value).unwrap_or_default();
+    String::from_utf8_lossy(life).into_owned()
+}

@@ -1,0 +1,41 @@
+//! Cases from practice, E01 to E14: what users of elections run into, on a real etcd.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod child;
+mod e01_orphaned_key;
+mod e02_unsent_resign;
+mod e03_deleted_leader_key;
+mod e04_moving_token;
+mod e05_expired_login;
+mod e06_vanished_store;
+mod e07_swallowed_answer;
+mod e08_stampede;
+mod e09_mute_endpoint;
+mod e10_late_observer;
+mod e11_graceful_stop;
+mod e12_leading_again;
+mod e13_gone_lease;
+mod e14_same_identity;
+
+/// Tells that a case has passed, with a count that proves its fault.
+#[track_caller]
+fn passed(case: &str, fault: u64) {
+    assert!(fault > 0, "{case}: the fault has not happened");
+    println!("CASE {case} fault={fault}");
+}
+
+/// What a resource keeps: it refuses a token below the highest it has seen.
+#[derive(Default)]
+struct Verifier {
+    highest: u64,
+    refused: u64,
+}
+
+impl Verifier {
+    fn admits(&mut self, token: u64) -> bool {
+        let admits = token >= self.highest;
+        self.highest = self.highest.max(token);
+        self.refused += u64::from(!admits);
+        admits
+    }
+}

@@ -1,0 +1,218 @@
+//! Hunts input that no retry can help and that is retried, or is told in words that do
+//! not say what to do.
+
+use std::{error::Error as _, time::Duration};
+
+use leader_election::{
+    Election, Error, ErrorKind, MAX_VALUE_BYTES,
+    etcd::{EtcdElection, EtcdOptions},
+};
+use tokio::time::timeout;
+
+use crate::{
+    config, join, lead,
+    proxy::Proxy,
+    server::{Etcd, free_port},
+    soon,
+};
+
+async fn connect(endpoint: String, options: EtcdOptions) -> Result<EtcdElection, Error> {
+    soon(EtcdElection::connect_with(
+        [endpoint],
+        "e",
+        config(5),
+        options,
+    ))
+    .await
+}
+
+/// The text with those of all its causes.
+fn told(error: &Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(error) = cause {
+        text = format!("{text}: {error}");
+        cause = error.source();
+    }
+    text
+}
+
+#[tokio::test]
+async fn an_unreachable_etcd_is_told_and_waited_for() {
+    let endpoint = format!("http://127.0.0.1:{}", free_port());
+    let election = connect(endpoint.clone(), EtcdOptions::default())
+        .await
+        .unwrap();
+    for error in [
+        election.scope().await.unwrap_err(),
+        election.candidates().await.unwrap_err(),
+    ] {
+        assert_eq!(error.kind(), ErrorKind::Unavailable);
+        let told = told(&error);
+        assert!(told.contains("start etcd there"), "{told}");
+        assert!(told.contains(&endpoint), "{told}");
+    }
+    let campaign = timeout(Duration::from_secs(1), election.campaign(b"a")).await;
+    assert!(campaign.is_err(), "a campaign waits for etcd");
+}
+
+/// Etcd with the users root and, for the election `e`, user.
+async fn with_users() -> Etcd {
+    let etcd = Etcd::start().await;
+    for arguments in [
+        "user add root:rootpw",
+        "user grant-role root root",
+        "role add election",
+        "role grant-permission election readwrite e/ e0",
+        "role grant-permission election readwrite leader-election/life/e",
+        "user add user:right",
+        "user grant-role user election",
+        "user add other:right",
+        "auth enable",
+    ] {
+        let arguments: Vec<_> = arguments.split(' ').collect();
+        etcd.ctl(&arguments);
+    }
+    etcd
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn wrong_credentials_are_refused_once_and_say_what_to_do() {
+    let etcd = with_users().await;
+    let proxy = Proxy::start(etcd.port()).await;
+    let cases = [
+        (Some(("user", "wrong")), "correct them"),
+        (Some(("nobody", "right")), "correct them"),
+        (None, "give a user and a password"),
+        // A user without the role.
+        (Some(("other", "right")), "the role needs to read and write"),
+    ];
+    for (user, advice) in cases {
+        let options = match user {
+            Some((name, password)) => EtcdOptions::default().with_user(name, password),
+            None => EtcdOptions::default(),
+        };
+        let before = proxy.connections();
+        let error = connect(proxy.endpoint(), options).await.unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Denied, "{user:?}");
+        assert!(error.to_string().contains(advice), "{}", told(&error));
+        // Asked once, not in a loop.
+        let asked = proxy.connections() - before;
+        assert!(asked <= 2, "{user:?}: {asked} connections");
+    }
+    let options = EtcdOptions::default().with_user("user", "right");
+    let election = connect(etcd.endpoint(), options).await.unwrap();
+    assert!(lead(&election, b"a").await.is_valid());
+}
+
+/// Credentials that were right when the election was joined, and no longer are.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_campaign_ends_when_its_credentials_are_no_longer_right() {
+    let etcd = with_users().await;
+    let options = EtcdOptions::default().with_user("user", "right");
+    let election = connect(etcd.endpoint(), options).await.unwrap();
+    let root = ["--user", "root:rootpw"];
+    etcd.ctl(&[&root[..], &["user", "revoke-role", "user", "election"]].concat());
+    let error = soon(election.campaign(b"a")).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Denied, "{}", told(&error));
+}
+
+/// The endpoint says https, and nothing here can speak TLS: a password must not go out
+/// in plain text.
+#[tokio::test]
+async fn https_without_tls_is_refused_before_anything_is_sent() {
+    let etcd = Etcd::start().await;
+    let proxy = Proxy::start(etcd.port()).await;
+    let https = proxy.endpoint().replace("http:", "https:");
+    let options = EtcdOptions::default().with_user("user", "secret");
+    let error = connect(https, options).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid, "{}", told(&error));
+    assert!(
+        error.to_string().contains("TLS features"),
+        "{}",
+        told(&error)
+    );
+    assert_eq!(proxy.connections(), 0);
+}
+
+/// The endpoint says http, and etcd speaks TLS only.
+#[tokio::test]
+async fn plain_text_to_an_etcd_with_tls_is_told_and_retried() {
+    let (port, dir) = (free_port(), tempfile::tempdir().unwrap());
+    let mut etcd = with_tls(port, dir.path());
+    let endpoint = format!("http://127.0.0.1:{port}");
+    let election = connect(endpoint, EtcdOptions::default()).await.unwrap();
+    let listens = async {
+        while tokio::net::TcpStream::connect(("127.0.0.1", port))
+            .await
+            .is_err()
+        {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    soon(listens).await;
+    let error = election.scope().await.unwrap_err();
+    println!("{}", told(&error));
+    assert_eq!(error.kind(), ErrorKind::Unavailable);
+    assert!(
+        !told(&error).contains("refused"),
+        "etcd listens: {}",
+        told(&error)
+    );
+    etcd.kill().await.unwrap();
+}
+
+/// Starts etcd with a certificate of its own making.
+fn with_tls(port: u16, dir: &std::path::Path) -> tokio::process::Child {
+    let client = format!("https://127.0.0.1:{port}");
+    let peer = format!("http://127.0.0.1:{}", free_port());
+    let mut command = tokio::process::Command::new("etcd");
+    command
+        .args(["--name", "m", "--auto-tls", "--data-dir"])
+        .arg(dir.join("data"))
+        .args(["--listen-client-urls", &client])
+        .args(["--advertise-client-urls", &client])
+        .args(["--listen-peer-urls", &peer])
+        .args(["--initial-advertise-peer-urls", &peer])
+        .args(["--initial-cluster", &format!("m={peer}")])
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .kill_on_drop(true);
+    command
+        .spawn()
+        .expect("the package etcd-server is installed")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_value_of_1_mib_is_published_and_one_more_byte_is_refused() {
+    let etcd = Etcd::start().await;
+    let election = join(&etcd, 30).await;
+    let longest = vec![b'v'; MAX_VALUE_BYTES];
+    let too_long = vec![b'v'; MAX_VALUE_BYTES + 1];
+    let error = election.campaign(&too_long).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert!(error.to_string().contains("1048576 are allowed"), "{error}");
+    let leadership = lead(&election, &longest).await;
+    assert_eq!(election.candidates().await.unwrap()[0].value, longest);
+    leadership.proclaim(b"short").await.unwrap();
+    leadership.proclaim(&longest).await.unwrap();
+    let error = leadership.proclaim(&too_long).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid);
+    assert!(leadership.is_valid());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_value_longer_than_this_etcd_takes_is_told_and_leaves_nothing() {
+    let etcd = Etcd::start_with(&["--max-request-bytes", "10000"]).await;
+    let election = join(&etcd, 5).await;
+    let error = soon(election.campaign(&[b'v'; 20_000])).await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Invalid, "{}", told(&error));
+    assert!(error.to_string().contains("shorter value"), "{error}");
+    let mut client = etcd.client().await;
+    let gone = async {
+        while !client.leases().await.unwrap().leases().is_empty() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    soon(gone).await;
+}
