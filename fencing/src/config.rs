@@ -5,8 +5,22 @@ use std::time::Duration;
 /// Rate by which two clocks may drift apart, in parts of a thousand.
 const DRIFT_PER_MILLE: u32 = 1;
 
-/// How long before the deadline the kernel timer is to fire.
-const KILL_MARGIN: Duration = Duration::from_millis(20);
+/// How long before the deadline the kernel's timer fires.
+pub(crate) const KILL_MARGIN: Duration = Duration::from_millis(20);
+
+/// How long the last words may take.
+pub(crate) const LAST_WORDS: Duration = Duration::from_millis(100);
+
+/// When the kernel's timer fires after a loss that was told, unless it was to fire
+/// before: the last words and some time for the thread to begin.
+pub(crate) const LOST_GRACE: Duration = Duration::from_millis(150);
+
+/// The exit code of a process that the watchdog has ended: 75, `EX_TEMPFAIL` of
+/// `sysexits.h`, which tells a supervisor to start it again.
+///
+/// A process that the kernel's timer has ended has no exit code: it was killed by
+/// signal 9, which shells and Kubernetes show as 137.
+pub const EXIT_CODE: i32 = 75;
 
 /// The least abort budget that [`WatchdogConfig::for_ttl`] chooses: a thread on a
 /// loaded machine wakes up to 180 ms late.
@@ -16,18 +30,45 @@ const MIN_ABORT_BUDGET: Duration = Duration::from_millis(200);
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Policy {
+    /// Ends the process when a lease is over under which something may still run.
+    ///
+    /// At the abort point, or at once after [`Guard::trip`](crate::Guard::trip), the
+    /// watchdog's thread says why on stderr and exits with [`EXIT_CODE`], without exit
+    /// handlers, destructors or flushing; see [`Backstop`] for what comes behind it. Only
+    /// [`Guard::finish`](crate::Guard::finish) takes a guard out of this.
+    #[default]
+    Abort,
     /// Only cancels.
     ///
     /// **This gives no bound.** Work that ignores the cancellation goes on after
     /// the deadline, and the process is never ended. For embedded use and tests.
-    #[default]
     CancelOnly,
+}
+
+/// Whether the kernel ends the process where the watchdog's thread comes too late, under
+/// [`Policy::Abort`].
+///
+/// A process that stands still in a debugger, or is stopped or suspended beyond its
+/// lease, is ended too.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Backstop {
+    /// Is used where the system grants it; [`Watchdog::grade`](crate::Watchdog::grade)
+    /// says what was granted, and a warning is logged for anything below
+    /// [`Grade::Kernel`](crate::Grade::Kernel).
+    #[default]
+    BestEffort,
+    /// Without it [`Watchdog::start`](crate::Watchdog::start) fails.
+    Required,
+    /// Is not used, say under a debugger.
+    Off,
 }
 
 /// When the watchdog acts, counted back from the deadline of a guard.
 ///
 /// At `deadline - abort_budget - grace` work is cancelled and nothing may start
-/// any more; at `deadline - abort_budget` the guard is lost.
+/// any more; at `deadline - abort_budget` the guard is lost, and the process ends;
+/// at `deadline - 20 ms` the kernel ends it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct WatchdogConfig {
@@ -39,8 +80,11 @@ pub struct WatchdogConfig {
     /// Time between the abort point and the deadline, above 20 ms. Default
     /// `max(200 ms, ttl / 20)`.
     pub abort_budget: Duration,
-    /// What happens at the abort point.
+    /// What happens at the abort point. Default [`Policy::Abort`].
     pub policy: Policy,
+    /// Whether the kernel stands behind the watchdog's thread. Default
+    /// [`Backstop::BestEffort`].
+    pub backstop: Backstop,
 }
 
 /// A [`WatchdogConfig`] that leaves no time to work.
@@ -94,6 +138,7 @@ impl WatchdogConfig {
             grace: (ttl / 5).min(stopping.saturating_sub(abort_budget)),
             abort_budget,
             policy: Policy::default(),
+            backstop: Backstop::default(),
         }
     }
 
@@ -115,6 +160,13 @@ impl WatchdogConfig {
     #[must_use]
     pub fn with_policy(mut self, policy: Policy) -> Self {
         self.policy = policy;
+        self
+    }
+
+    /// Sets whether the kernel stands behind the watchdog's thread.
+    #[must_use]
+    pub fn with_backstop(mut self, backstop: Backstop) -> Self {
+        self.backstop = backstop;
         self
     }
 

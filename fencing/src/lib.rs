@@ -10,16 +10,19 @@
 #![warn(missing_docs, clippy::exhaustive_enums, clippy::exhaustive_structs)]
 
 mod alarm;
+mod backstop;
 mod clock;
 mod config;
+mod end;
 mod fence;
 mod guard;
 mod signal;
 mod token;
 mod watchdog;
 
+pub use backstop::Grade;
 pub use clock::boot_time;
-pub use config::{ConfigError, Policy, WatchdogConfig};
+pub use config::{Backstop, ConfigError, EXIT_CODE, Policy, WatchdogConfig};
 pub use fence::{
     Admission, AdmitError, Fence, OpenError, ResetError, StaleToken, StorageError, WrongScope,
 };

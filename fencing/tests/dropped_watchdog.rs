@@ -8,7 +8,7 @@ mod support;
 
 use std::fs;
 
-use fencing::{GuardState, StartError, Watchdog, WatchdogConfig, boot_time};
+use fencing::{GuardState, Policy, StartError, Watchdog, WatchdogConfig, boot_time};
 use support::{ms, until, wait};
 
 /// The states of this process's watchdog threads: `S` for one that sleeps.
@@ -32,7 +32,7 @@ fn until_asleep() {
 
 #[test]
 fn a_dropped_watchdog_acts_on_its_live_guard_and_then_ends() {
-    let config = WatchdogConfig::for_ttl(ms(1_000));
+    let config = WatchdogConfig::for_ttl(ms(1_000)).with_policy(Policy::CancelOnly);
     let start = || Watchdog::start(config.clone()).unwrap();
     let deadline = |lead| boot_time() + ms(lead) + config.reserve();
     assert_eq!(threads(), 0);

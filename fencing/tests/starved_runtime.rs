@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::task::{Context, Wake};
 use std::time::Duration;
 
-use fencing::{Guard, GuardState, Watchdog, WatchdogConfig, boot_time};
+use fencing::{Guard, GuardState, Policy, Watchdog, WatchdogConfig, boot_time};
 use support::{LIMIT, ms, on_thread, wait};
 use tokio::runtime::{Builder, Runtime};
 
@@ -17,7 +17,7 @@ use tokio::runtime::{Builder, Runtime};
 const LATE: Duration = Duration::from_secs(2);
 
 fn watchdog() -> (Watchdog, WatchdogConfig) {
-    let config = WatchdogConfig::for_ttl(ms(1_000));
+    let config = WatchdogConfig::for_ttl(ms(1_000)).with_policy(Policy::CancelOnly);
     (Watchdog::start(config.clone()).unwrap(), config)
 }
 

@@ -1,5 +1,6 @@
 //! What guarded work holds: the guard and its permits.
 
+mod cell;
 mod error;
 mod record;
 mod state;
@@ -11,6 +12,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+pub(crate) use cell::Cell;
 pub use error::{Lost, Refused};
 pub(crate) use record::Record;
 pub use state::GuardState;

@@ -17,6 +17,11 @@ pub enum StartError {
     /// The system grants no thread.
     #[error("the system grants the watchdog no thread")]
     Thread(#[source] io::Error),
+    /// The system grants no timer that ends the process, and one is required. Grant it
+    /// (the limit of pending signals may be zero), or do with
+    /// [`Backstop::BestEffort`](crate::Backstop::BestEffort).
+    #[error("the system grants no timer that ends the process, which is required")]
+    Backstop(#[source] io::Error),
 }
 
 /// The watchdog makes no new guard.

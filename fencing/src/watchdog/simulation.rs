@@ -3,8 +3,9 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use crate::backstop::DeadMan;
 use crate::clock::Clock;
-use crate::config::WatchdogConfig;
+use crate::config::{Policy, WatchdogConfig};
 use crate::guard::{GuardState, Record};
 use crate::watchdog::{Slot, StartError, Watchdog};
 
@@ -28,6 +29,15 @@ pub enum Action {
         /// Reading of the simulated clock.
         at: Duration,
     },
+    /// A real watchdog would have ended the process, with
+    /// [`EXIT_CODE`](crate::EXIT_CODE).
+    #[non_exhaustive]
+    Ended {
+        /// Token of the guard.
+        token: u64,
+        /// Reading of the simulated clock.
+        at: Duration,
+    },
 }
 
 /// Does the part of the thread of a simulated watchdog, when the test says so.
@@ -35,6 +45,7 @@ pub enum Action {
 pub struct Simulation {
     slot: Arc<Slot>,
     clock: Clock,
+    policy: Policy,
     log: Arc<Mutex<Log>>,
 }
 
@@ -85,6 +96,7 @@ impl Watchdog {
         let simulation = Simulation {
             slot: Arc::clone(&slot),
             clock: clock.clone(),
+            policy: config.policy,
             log: Arc::default(),
         };
         let watchdog = Self {
@@ -93,6 +105,7 @@ impl Watchdog {
             slot,
             making: Mutex::default(),
             thread: None,
+            dead_man: Arc::new(DeadMan::none()),
         };
         Ok((watchdog, simulation))
     }
@@ -106,7 +119,9 @@ impl Simulation {
     ///
     /// Sees the latest guard only: call it before making another one.
     pub fn tick(&self) -> Option<Duration> {
-        let next = self.slot.advance();
+        let record = self.slot.get()?;
+        let (_, next) = record.advance();
+        record.cancel();
         self.record();
         next
     }
@@ -134,6 +149,9 @@ impl Simulation {
         }
         if before != state && state == GuardState::Lost {
             log.actions.push(Action::Lost { token, at });
+            if self.policy == Policy::Abort && record.has_lost() {
+                log.actions.push(Action::Ended { token, at });
+            }
         }
         log.seen = Some((record, state));
     }

@@ -1,10 +1,17 @@
 //! The watchdog's own thread.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 use crate::alarm::Alarm;
+use crate::clock::boot_time;
+use crate::config::{EXIT_CODE, Policy};
+use crate::end::{exit_now, take_signal};
+use crate::guard::{GuardState, Record};
+use crate::watchdog::herald::Herald;
+use crate::watchdog::words::Words;
 use crate::watchdog::{Slot, StartError};
 
 /// At most 15 bytes, which is what Linux shows of it.
@@ -18,20 +25,37 @@ pub(super) struct Thread {
     is_orphan: Arc<AtomicBool>,
 }
 
+/// What the thread works with.
+struct Post {
+    slot: Arc<Slot>,
+    alarm: Arc<Alarm>,
+    is_orphan: Arc<AtomicBool>,
+    herald: Herald,
+    policy: Policy,
+}
+
 // ===== impl Thread =====
 
 impl Thread {
-    pub(super) fn spawn(slot: Arc<Slot>) -> Result<Self, StartError> {
+    pub(super) fn spawn(slot: Arc<Slot>, policy: Policy) -> Result<Self, StartError> {
         let alarm = Arc::new(Alarm::new().map_err(StartError::Timer)?);
         let is_orphan = Arc::new(AtomicBool::new(false));
         let thread = Self {
             alarm: Arc::clone(&alarm),
             is_orphan: Arc::clone(&is_orphan),
         };
+        let herald = Herald::spawn(Arc::clone(&slot)).map_err(StartError::Thread)?;
+        let post = Post {
+            slot,
+            alarm,
+            is_orphan,
+            herald,
+            policy,
+        };
         // Not joined: an orphan outlives its owner while it has a guard to act on.
         thread::Builder::new()
             .name(NAME.to_owned())
-            .spawn(move || run(&slot, &alarm, &is_orphan))
+            .spawn(move || post.hold())
             .map_err(StartError::Thread)?;
         Ok(thread)
     }
@@ -52,16 +76,44 @@ impl Drop for Thread {
     }
 }
 
-/// Acts and sleeps by turns. Nothing in here allocates, logs or waits for a lock
-/// that is held longer than it takes to exchange a pointer.
-fn run(slot: &Slot, alarm: &Alarm, is_orphan: &AtomicBool) {
-    loop {
-        // Looked at first: an owner that goes has made its last guard before.
-        let is_orphan = is_orphan.load(Ordering::SeqCst);
-        let next = slot.advance();
-        if is_orphan && next.is_none() {
-            return;
+// ===== impl Post =====
+
+impl Post {
+    fn hold(&self) {
+        take_signal();
+        let held = catch_unwind(AssertUnwindSafe(|| self.watch()));
+        if held.is_err() && self.policy == Policy::Abort {
+            // Nobody would act on a guard any more.
+            exit_now(EXIT_CODE);
         }
-        alarm.sleep_until(next);
+    }
+
+    /// Acts and sleeps by turns. Nothing in here allocates, logs, calls foreign code or
+    /// waits for a lock that is held longer than it takes to exchange a pointer.
+    fn watch(&self) {
+        loop {
+            // Looked at first: an owner that goes has made its last guard before.
+            let is_orphan = self.is_orphan.load(Ordering::SeqCst);
+            let mut next = None;
+            if let Some(record) = self.slot.get() {
+                let (state, change) = record.advance();
+                next = change;
+                if state != GuardState::Live {
+                    self.herald.cancel();
+                }
+                if self.policy == Policy::Abort && record.has_lost() {
+                    self.end(&record);
+                }
+            }
+            if is_orphan && next.is_none() {
+                return;
+            }
+            self.alarm.sleep_until(next);
+        }
+    }
+
+    fn end(&self, record: &Record) -> ! {
+        self.herald.say(Words::of(record, boot_time()));
+        exit_now(EXIT_CODE)
     }
 }

@@ -43,13 +43,13 @@ impl Hand {
     }
 }
 
-/// A watchdog with the default times (cancel 2.5 s and abort 0.5 s before the
+/// A watchdog that only cancels, with the default times (cancel 2.5 s and abort 0.5 s before the
 /// deadline) on a clock that stands at 100 s.
 #[cfg(feature = "test-util")]
 pub fn simulated() -> (fencing::Watchdog, fencing::Simulation, Hand) {
     let hand = Hand::at(100_000);
     let read = hand.clone();
-    let config = fencing::WatchdogConfig::default();
+    let config = fencing::WatchdogConfig::default().with_policy(fencing::Policy::CancelOnly);
     let (watchdog, simulation) = fencing::Watchdog::simulated(config, move || read.now()).unwrap();
     (watchdog, simulation, hand)
 }

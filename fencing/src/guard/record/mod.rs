@@ -1,25 +1,27 @@
 //! The shared state of one guard: the word, its permits and who waits.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::Duration;
 
 use tokio::sync::Notify;
 
 use crate::alarm::Alarm;
+use crate::backstop::DeadMan;
 use crate::clock::Clock;
 use crate::config::Timing;
 use crate::guard::Refused;
+use crate::guard::cell::Cell;
 use crate::guard::state::{GuardState, Word};
 use crate::signal::{Signal, wake_all};
 
 /// One guard as its handles, its permits and the watchdog see it.
 pub(crate) struct Record {
     token: u64,
-    timing: Timing,
-    clock: Clock,
-    word: AtomicU64,
+    cell: Arc<Cell>,
+    /// The loss was told, not found by the clock.
+    is_tripped: AtomicBool,
     cancelled: Arc<Signal>,
     /// How many permits are held. A permit is counted only while this is locked and
     /// the guard is live, so whoever sees a guard that is not live and a count of
@@ -28,6 +30,7 @@ pub(crate) struct Record {
     idle: Notify,
     /// Wakes the watchdog's thread; a simulation has none.
     alarm: Option<Arc<Alarm>>,
+    backstop: Arc<DeadMan>,
 }
 
 // ===== impl Record =====
@@ -39,22 +42,18 @@ impl Record {
         timing: Timing,
         clock: Clock,
         alarm: Option<Arc<Alarm>>,
+        backstop: Arc<DeadMan>,
     ) -> Self {
-        let record = Self {
+        Self {
             token,
-            timing,
-            clock,
-            word: AtomicU64::new(Word::live(deadline).bits()),
+            cell: Arc::new(Cell::new(deadline, timing, clock)),
+            is_tripped: AtomicBool::new(false),
             cancelled: Arc::default(),
             permits: Mutex::new(0),
             idle: Notify::new(),
             alarm,
-        };
-        // Nothing was guarded yet, so there is nothing to close: lost, not closing.
-        if record.check().is_err() {
-            record.update(Word::lost);
+            backstop,
         }
-        record
     }
 
     pub(crate) fn token(&self) -> u64 {
@@ -66,16 +65,16 @@ impl Record {
     }
 
     pub(super) fn check(&self) -> Result<(), Refused> {
-        let (word, now) = self.read();
-        if word.may_start(now, self.timing) {
+        let (word, now) = self.cell.read();
+        if word.may_start(now, self.timing()) {
             return Ok(());
         }
         self.refuse()
     }
 
     pub(super) fn check_finish(&self) -> Result<(), Refused> {
-        let (word, now) = self.read();
-        if word.may_finish(now, self.timing) {
+        let (word, now) = self.cell.read();
+        if word.may_finish(now, self.timing()) {
             return Ok(());
         }
         let state = self.settle();
@@ -84,9 +83,9 @@ impl Record {
 
     pub(super) fn remaining(&self) -> Duration {
         loop {
-            let (word, now) = self.read();
-            if word.may_start(now, self.timing) {
-                return self.timing.cancel_at(word.deadline()).saturating_sub(now);
+            let (word, now) = self.cell.read();
+            if word.may_start(now, self.timing()) {
+                return self.timing().cancel_at(word.deadline()).saturating_sub(now);
             }
             if self.settle() != GuardState::Live {
                 return Duration::ZERO;
@@ -114,7 +113,13 @@ impl Record {
     }
 
     pub(super) fn extend(&self, deadline: Duration) {
-        let state = self.update(|word| word.extended(deadline)).state();
+        if deadline.is_zero() {
+            self.is_tripped.store(true, Ordering::SeqCst);
+        }
+        let state = self.cell.extend(deadline);
+        // In this very call: a thread to do it would come too late on a busy machine, and
+        // the kernel would end a healthy process.
+        self.backstop.follow();
         if deadline.is_zero() {
             self.announce(state);
         }
@@ -127,6 +132,7 @@ impl Record {
             // Listens before it looks, or it would miss what happens in between.
             let idle = self.idle.notified();
             if let Some(state) = self.try_finish() {
+                self.backstop.follow();
                 self.announce(state);
                 tracing::info!(token = self.token, ?state, "guarded work has stopped");
                 return;
@@ -137,18 +143,51 @@ impl Record {
 
     /// Applies what time alone has made of the guard, and returns its state.
     pub(crate) fn settle(&self) -> GuardState {
-        self.update(|word| word).state()
+        self.cell.settle()
     }
 
-    /// Does what is due and returns when the next step is, if one follows.
+    /// Applies what time alone has made of the guard, and returns its state and when it
+    /// changes next, if it does.
     ///
-    /// The watchdog's step. Neither allocates nor takes a lock of this crate.
-    pub(crate) fn advance(&self) -> Option<Duration> {
+    /// The watchdog's step. Neither allocates, nor takes a lock, nor calls foreign code.
+    pub(crate) fn advance(&self) -> (GuardState, Option<Duration>) {
         let word = self.update(|word| word);
-        if word.state() != GuardState::Live {
+        (word.state(), word.next_change(self.timing()))
+    }
+
+    /// Cancels the work if it is to stop. Runs the wakers of those who wait.
+    pub(crate) fn cancel(&self) {
+        if self.settle() != GuardState::Live {
             self.cancelled.fire();
         }
-        word.next_change(self.timing)
+    }
+
+    pub(crate) fn cell(&self) -> &Arc<Cell> {
+        &self.cell
+    }
+
+    /// Says whether something was guarded and the lease is over.
+    pub(crate) fn has_lost(&self) -> bool {
+        self.cell.was_live() && self.settle() == GuardState::Lost
+    }
+
+    /// Says whether the loss was told, not found by the clock.
+    pub(crate) fn is_tripped(&self) -> bool {
+        self.is_tripped.load(Ordering::SeqCst)
+    }
+
+    /// Returns the abort point of the latest deadline.
+    pub(crate) fn abort_at(&self) -> Duration {
+        self.cell.abort_at()
+    }
+
+    /// Returns the number of permits held, unless somebody is about to change it.
+    pub(crate) fn try_count(&self) -> Option<usize> {
+        match self.permits.try_lock() {
+            Ok(permits) => Some(*permits),
+            Err(TryLockError::Poisoned(poisoned)) => Some(*poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     /// Returns the number of permits held if the guard is not over.
@@ -161,8 +200,8 @@ impl Record {
     pub(super) fn fmt_as(&self, name: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct(name)
             .field("token", &self.token)
-            .field("state", &self.load().state())
-            .field("deadline", &self.load().deadline())
+            .field("state", &self.cell.load().state())
+            .field("deadline", &self.cell.load().deadline())
             .finish_non_exhaustive()
     }
 
@@ -192,31 +231,12 @@ impl Record {
         }
     }
 
-    /// Applies the passing of time, then `change`, in one step.
     fn update(&self, change: impl Fn(Word) -> Word) -> Word {
-        loop {
-            let (old, now) = self.read();
-            let new = change(old.at(now, self.timing));
-            let (old, bits) = (old.bits(), new.bits());
-            if old == bits || self.swap(old, bits) {
-                return new;
-            }
-        }
+        self.cell.update(change)
     }
 
-    /// Loads the deadline first and reads the clock second: after a pause between
-    /// the two, the other order would find any deadline ahead of an old time.
-    fn read(&self) -> (Word, Duration) {
-        (self.load(), self.clock.now())
-    }
-
-    fn swap(&self, old: u64, new: u64) -> bool {
-        let order = Ordering::SeqCst;
-        self.word.compare_exchange(old, new, order, order).is_ok()
-    }
-
-    fn load(&self) -> Word {
-        Word::from_bits(self.word.load(Ordering::SeqCst))
+    fn timing(&self) -> Timing {
+        self.cell.timing()
     }
 
     fn permits(&self) -> MutexGuard<'_, usize> {
@@ -231,69 +251,4 @@ impl fmt::Debug for Record {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::OnceLock;
-    use std::sync::atomic::AtomicBool;
-
-    use super::*;
-    use crate::config::WatchdogConfig;
-
-    /// The holder of the lock may be stopped: whoever needs it would wait as long.
-    #[test]
-    fn checks_renewals_losses_and_the_ladder_wait_for_no_lock() {
-        let ms = Duration::from_millis;
-        let record = Record::new(
-            1,
-            ms(10_000),
-            WatchdogConfig::default().timing(),
-            Clock::Simulated(Arc::new(move || ms(5_000))),
-            None,
-        );
-        let locked = record.permits();
-        record.check().unwrap();
-        record.check_finish().unwrap();
-        assert_eq!(record.remaining(), ms(2_500));
-        record.extend(ms(12_000));
-        assert_eq!(record.advance(), Some(ms(9_500)));
-        record.extend(Duration::ZERO);
-        assert_eq!(record.advance(), None);
-        assert!(record.cancelled().has_fired());
-        drop(locked);
-    }
-
-    /// A renewal is stopped between its look at the clock and its change; meanwhile
-    /// the cancel point passes and a check refuses.
-    #[test]
-    fn a_refusal_in_the_middle_of_a_renewal_holds() {
-        let ms = Duration::from_millis;
-        let record: Arc<OnceLock<Record>> = Arc::default();
-        let (is_renewing, late) = (
-            Arc::new(AtomicBool::default()),
-            Arc::new(AtomicBool::default()),
-        );
-        let refusals = Arc::new(AtomicU64::new(0));
-        let clock = Clock::Simulated(Arc::new({
-            let (record, is_renewing) = (Arc::clone(&record), Arc::clone(&is_renewing));
-            let (late, refusals) = (Arc::clone(&late), Arc::clone(&refusals));
-            move || {
-                if is_renewing.swap(false, Ordering::SeqCst) {
-                    late.store(true, Ordering::SeqCst);
-                    record.get().unwrap().check().unwrap_err();
-                    refusals.fetch_add(1, Ordering::SeqCst);
-                    return ms(7_499);
-                }
-                ms(if late.load(Ordering::SeqCst) {
-                    7_500
-                } else {
-                    0
-                })
-            }
-        }));
-        let timing = WatchdogConfig::default().timing();
-        let record = record.get_or_init(|| Record::new(1, ms(10_000), timing, clock, None));
-        is_renewing.store(true, Ordering::SeqCst);
-        record.extend(ms(20_000));
-        assert_eq!(refusals.load(Ordering::SeqCst), 1);
-        record.check().unwrap_err();
-    }
-}
+mod tests;

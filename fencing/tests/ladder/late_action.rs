@@ -1,0 +1,163 @@
+//! The last thing that any thread does, on a machine that is busy.
+
+use std::fs::{self, File};
+use std::os::unix::fs::FileExt;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use fencing::{Backstop, boot_time};
+
+use crate::{block, child, config, guard};
+
+const THREADS: u64 = 16;
+const NEIGHBORS: usize = 8;
+/// What the kernel needs from its timer to the last instruction, at most.
+const LATE: Duration = Duration::from_millis(1);
+/// Rounds whose machine was taken away meanwhile prove nothing and are repeated.
+const STOLEN: f64 = 0.05;
+const MAX_REPEATS: usize = 300;
+
+pub(crate) fn act_on_every_thread() {
+    let has_backstop = !child::shared("no-backstop").exists();
+    let backstop = if has_backstop {
+        Backstop::Required
+    } else {
+        Backstop::Off
+    };
+    // The kill point follows the thread's own point by 1 ms: the kernel has to act.
+    let config = config().with_abort_budget(Duration::from_millis(21));
+    let (_watchdog, guard) = guard(config.with_backstop(backstop));
+    for thread in 0..THREADS {
+        let permit = guard.permit().unwrap();
+        let stamps = File::options()
+            .write(true)
+            .open(child::shared("stamps"))
+            .unwrap();
+        thread::spawn(move || {
+            let _permit = permit;
+            loop {
+                let now = u64::try_from(boot_time().as_nanos()).unwrap();
+                stamps.write_all_at(&now.to_le_bytes(), 8 * thread).unwrap();
+            }
+        });
+    }
+    block()
+}
+
+/// Processes that take the machine.
+struct Neighbors(Vec<Child>);
+
+impl Neighbors {
+    fn start() -> Self {
+        let spin = || {
+            let mut command = Command::new("sh");
+            command.args(["-c", "while :; do :; done"]);
+            command.stdout(Stdio::null()).spawn().unwrap()
+        };
+        Self((0..NEIGHBORS).map(|_| spin()).collect())
+    }
+}
+
+impl Drop for Neighbors {
+    fn drop(&mut self) {
+        for neighbor in &mut self.0 {
+            let _ = neighbor.kill();
+            let _ = neighbor.wait();
+        }
+    }
+}
+
+/// Returns how long after the kill point the last action was, and whether the kernel
+/// has ended the process.
+fn last_action(has_backstop: bool) -> (Duration, bool) {
+    for _ in 0..MAX_REPEATS {
+        let before = jiffies();
+        let running = child::start_alone("act_on_every_thread", |folder| {
+            fs::write(folder.join("stamps"), vec![0; 8 * THREADS as usize]).unwrap();
+            if !has_backstop {
+                fs::write(folder.join("no-backstop"), "").unwrap();
+            }
+        });
+        let kill_at = running.deadline() - Duration::from_millis(20);
+        let (ended, stamps) = running.wait_and_read("stamps");
+        ended.assert_fenced();
+        let last = stamps
+            .chunks_exact(8)
+            .map(|stamp| u64::from_le_bytes(stamp.try_into().unwrap()))
+            .max();
+        let last = Duration::from_nanos(last.unwrap());
+        assert!(last > Duration::ZERO, "no thread has done anything");
+        let stolen = jiffies().stolen_since(&before);
+        if stolen > STOLEN {
+            println!("repeated: {:.1} % of the time was stolen", 100.0 * stolen);
+            continue;
+        }
+        return (last.saturating_sub(kill_at), ended.is_killed());
+    }
+    panic!("more than 5 % of the machine's time was stolen in {MAX_REPEATS} rounds: try later")
+}
+
+#[test]
+fn no_thread_acts_later_than_the_kernels_timer() {
+    let rounds = if std::env::var_os("SOAK").is_some() {
+        100
+    } else {
+        20
+    };
+    let _machine = child::take_machine();
+    let _neighbors = Neighbors::start();
+    let mut latest = Duration::ZERO;
+    let mut killed = 0;
+    for _ in 0..rounds {
+        let (late, is_killed) = last_action(true);
+        latest = latest.max(late);
+        killed += u32::from(is_killed);
+    }
+    println!("last action at most {latest:?} after the kill point; killed {killed} of {rounds}");
+    assert!(latest < LATE, "{latest:?}");
+    assert!(killed > 0, "the kernel never had to act");
+}
+
+/// Proves that the test above can fail.
+#[test]
+fn without_the_kernel_some_thread_acts_later_than_that() {
+    let _machine = child::take_machine();
+    let _neighbors = Neighbors::start();
+    let late = (0..40).map(|_| last_action(false).0);
+    let latest = late.take_while(|late| *late <= 5 * LATE).count();
+    println!(
+        "the first to be more than 5 ms late was number {}",
+        latest + 1
+    );
+    assert!(latest < 40, "the thread was never 5 ms late");
+}
+
+/// What the machine's processors did so far.
+struct Jiffies {
+    total: u64,
+    stolen: u64,
+}
+
+fn jiffies() -> Jiffies {
+    let text = fs::read_to_string("/proc/stat").unwrap();
+    let counts: Vec<u64> = text
+        .lines()
+        .next()
+        .unwrap()
+        .split_whitespace()
+        .skip(1)
+        .map(|count| count.parse().unwrap())
+        .collect();
+    Jiffies {
+        total: counts.iter().take(8).sum(),
+        stolen: counts[7],
+    }
+}
+
+impl Jiffies {
+    fn stolen_since(&self, before: &Self) -> f64 {
+        let total = (self.total - before.total).max(1);
+        (self.stolen - before.stolen) as f64 / total as f64
+    }
+}
