@@ -44,7 +44,7 @@ impl Keys {
             ));
         }
         let life = format!("{LIVES}{name}");
-        if format!("{name}/") == LIVES {
+        if format!("{name}/").starts_with(LIVES) {
             return Err(Error::new(
                 ErrorKind::Invalid,
                 format!("the name {name} is taken: life ids are kept there"),
@@ -130,6 +130,8 @@ mod tests {
         assert!(!outer.is_candidate(keys("a").life()));
         // This name would make life ids its candidates.
         assert!(Keys::new("leader-election/life").is_err());
+        // And this one's leader would lie where the election `a/b` keeps its life id.
+        assert!(Keys::new("leader-election/life/a").is_err());
     }
 
     #[test]

@@ -219,7 +219,15 @@ where
         )
         .with_source(error)
     })?;
-    if endpoint.uri().scheme().is_none() || endpoint.uri().host().is_none() {
+    let authority = endpoint.uri().authority().map_or("", |name| name.as_str());
+    if authority.contains('@') {
+        // Not shown: it may be a password.
+        let text = "an endpoint holds a user: give it to EtcdOptions::with_user instead";
+        return Err(Error::new(ErrorKind::Invalid, text));
+    }
+    // Any other scheme, mistyped perhaps, would be spoken to in plain text.
+    let is_http = matches!(endpoint.uri().scheme_str(), Some("http" | "https"));
+    if !is_http || endpoint.uri().host().is_none() {
         let text = format!(
             "the endpoint {} is no address such as http://host:2379",
             endpoint.uri()
@@ -229,7 +237,7 @@ where
     if endpoint.uri().scheme_str() == Some("https") && !tls::is_built_in() {
         let text = format!(
             "the endpoint {} wants TLS, which tonic is built without: turn on one of its TLS \
-             features",
+             features, and give an Endpoint with a tls_config",
             endpoint.uri()
         );
         return Err(Error::new(ErrorKind::Invalid, text));
