@@ -11,6 +11,7 @@ use super::gate::{Gate, Offer, Ticket, Turn};
 use super::link::{End, Ending, Link};
 use super::replies::Replies;
 use super::tenure::Tenure;
+use crate::config::MAX_SCOPE_BYTES;
 use crate::handshake::{Hello, Refusal, Welcome};
 use crate::worker::WorkerId;
 
@@ -116,9 +117,21 @@ impl Acceptor {
         }
     }
 
-    /// Sets within what terms count; empty by default, which is a scope like any other.
+    /// Sets within what terms count, at most 128 bytes; empty by default, which is a scope
+    /// like any other.
+    ///
+    /// # Panics
+    ///
+    /// With a longer scope, which no controller can have.
     #[must_use]
+    #[track_caller]
     pub fn with_scope(self, scope: impl Into<String>) -> Self {
+        let scope = scope.into();
+        assert!(
+            scope.len() <= MAX_SCOPE_BYTES,
+            "the scope has {} bytes, more than {MAX_SCOPE_BYTES}",
+            scope.len()
+        );
         self.reset(scope, self.highest());
         self
     }
@@ -135,7 +148,7 @@ impl Acceptor {
     pub fn reset(&self, scope: impl Into<String>, highest: u64) {
         let mut state = self.owner.door.lock();
         state.gate.reset(scope.into(), highest);
-        state.end_holder(Ending::Superseded);
+        state.end_holder(Ending::Reset);
         drop(state);
         self.owner.door.changed.notify_waiters();
     }

@@ -53,7 +53,7 @@ struct Entries<C: Connector> {
 // ===== impl Shared =====
 
 impl<C: Connector> Shared<C> {
-    pub(crate) fn new(connector: C, config: PoolConfig) -> Self {
+    pub(crate) fn new(connector: C, config: PoolConfig, runtime: Handle) -> Self {
         let clock = Clock::start();
         let tally = Arc::new(Tally::default());
         Self {
@@ -66,7 +66,7 @@ impl<C: Connector> Shared<C> {
             tally,
             tasks: TaskTracker::new(),
             left: Notify::new(),
-            runtime: Handle::current(),
+            runtime,
             id: random(),
             last_generation: AtomicU64::new(0),
             entries: RwLock::new(Entries {
