@@ -114,10 +114,10 @@ impl<C: Connector> Shared<C> {
             if known.incarnation == place.incarnation
                 && self.connector.is_same(&known.target, &place.target)
             {
-                slot.refresh(place.target.clone());
-                return true;
+                return slot.refresh(&known, Arc::new(place.clone()));
             }
-            let replaced = slot.replace(&self.inbox, self.clock.now(), place.clone());
+            let place = Arc::new(place.clone());
+            let replaced = slot.replace(&self.inbox, self.clock.now(), &known, place);
             return replaced
                 .map(|aftermath| self.settle(&slot, aftermath))
                 .is_some();

@@ -4,6 +4,7 @@
 //! worker never looks up before `Connected` is queued, nor after `Disconnected` is.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -42,7 +43,8 @@ pub(crate) struct Slot<C: Connector> {
 
 struct Link<C: Connector> {
     peer: Peer,
-    place: Place<C::Target>,
+    // Replaced as a whole: whoever has looked at it knows whether it is still the same.
+    place: Arc<Place<C::Target>>,
     outbox: Option<OutboxSender<C::Out>>,
     kill: Option<Kill>,
     // The last session that ended.
@@ -87,7 +89,7 @@ impl<C: Connector> Slot<C> {
             mailbox,
             link: Mutex::new(Link {
                 peer,
-                place,
+                place: Arc::new(place),
                 outbox: None,
                 kill: None,
                 ended: None,
@@ -110,7 +112,7 @@ impl<C: Connector> Slot<C> {
         &self.mailbox
     }
 
-    pub(crate) fn place(&self) -> Place<C::Target> {
+    pub(crate) fn place(&self) -> Arc<Place<C::Target>> {
         self.lock().place.clone()
     }
 
@@ -148,7 +150,7 @@ impl<C: Connector> Slot<C> {
         now: Duration,
         generation: u64,
         outbox: OutboxSender<C::Out>,
-    ) -> Option<Place<C::Target>> {
+    ) -> Option<Arc<Place<C::Target>>> {
         let mut link = self.lock();
         let is_due = matches!(link.peer.stage(), Stage::Resting { until, .. } if until <= now);
         if !is_due {
@@ -214,22 +216,33 @@ impl<C: Connector> Slot<C> {
         policy.delay(failures)
     }
 
-    /// Uses this way to the same place from the next attempt on.
-    pub(crate) fn refresh(&self, target: C::Target) {
-        let old = std::mem::replace(&mut self.lock().place.target, target);
-        // Foreign code, which may drop slowly, runs without the lock.
-        drop(old);
+    /// Uses another way to the same place from the next attempt on, if `known` is still
+    /// the place; says whether it was.
+    pub(crate) fn refresh(
+        &self,
+        known: &Arc<Place<C::Target>>,
+        place: Arc<Place<C::Target>>,
+    ) -> bool {
+        let mut link = self.lock();
+        let is_same = Arc::ptr_eq(&link.place, known);
+        if is_same {
+            link.place = place;
+        }
+        // What is replaced lives in `known`, and is foreign code to drop.
+        is_same
     }
 
-    /// Moves the worker elsewhere; `None` when the entry has left the pool.
+    /// Moves the worker elsewhere, if `known` is still its place; `None` where it is not,
+    /// or the entry has left the pool.
     pub(crate) fn replace(
         &self,
         inbox: &Inbox<C::In>,
         now: Duration,
-        place: Place<C::Target>,
+        known: &Arc<Place<C::Target>>,
+        place: Arc<Place<C::Target>>,
     ) -> Option<Aftermath<C::Out>> {
         let mut link = self.lock();
-        if link.peer.stage() == Stage::Gone {
+        if link.peer.stage() == Stage::Gone || !Arc::ptr_eq(&link.place, known) {
             return None;
         }
         link.place = place;
@@ -347,8 +360,11 @@ impl<Out> Aftermath<Out> {
     where
         C: Connector<Out = Out>,
     {
-        if let Some(kill) = self.kill {
-            kill();
+        if let Some(kill) = self.kill
+            && catch_unwind(AssertUnwindSafe(kill)).is_err()
+        {
+            // The loss has to be told all the same.
+            tracing::error!(worker = %slot.id(), "the connector's kill switch panicked");
         }
         // Before the rounds are failed: an injection that is under way sees either
         // the closed outbox, or its round is among them.

@@ -263,7 +263,7 @@ impl Peer {
 
     fn rest(&mut self, now: Duration, delay: Duration, is_blocked: bool) {
         let earliest = self.dialed_at.map_or(now, |at| at + MIN_SPACING);
-        let until = (now + delay).max(earliest);
+        let until = now.saturating_add(delay).max(earliest);
         self.enter(now, Stage::Resting { until, is_blocked });
     }
 
