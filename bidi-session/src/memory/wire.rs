@@ -190,6 +190,15 @@ impl<Out, In> Wire<Out, In> {
         true
     }
 
+    /// The worker's handler is done: nothing more is taken for it, as a gRPC server says by
+    /// a reset of the stream. Nobody hears that over a way that is shut.
+    pub(super) fn handler_returned(&self) {
+        if !self.line.way(Direction::FromWorker).is_shut() {
+            let stopped = lock(&self.to_worker).stop();
+            drop(stopped);
+        }
+    }
+
     /// Breaks the connection for both ends at once.
     fn reset(&self) {
         let is_hit = self.end(Side::Pool, Why::Reset) | self.end(Side::Worker, Why::Reset);

@@ -1,5 +1,6 @@
 //! The pool: one task per worker, and the handles that steer them.
 
+mod aftermath;
 mod board;
 mod driver;
 mod events;

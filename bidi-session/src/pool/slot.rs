@@ -4,7 +4,6 @@
 //! worker never looks up before `Connected` is queued, nor after `Disconnected` is.
 
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -16,7 +15,7 @@ use crate::event::{DisconnectReason, EventKind};
 use crate::meters::Step;
 use crate::outbox::OutboxSender;
 use crate::policy::BackoffPolicy;
-use crate::pool::board::Board;
+use crate::pool::aftermath::{Aftermath, wake};
 use crate::pool::inbox::Inbox;
 use crate::pool::log::Log;
 use crate::pool::mailbox::Mailbox;
@@ -58,15 +57,6 @@ struct Link<C: Connector> {
 pub(crate) struct Place<T> {
     pub(crate) target: T,
     pub(crate) incarnation: Option<u64>,
-}
-
-/// What is left to do of a step once no lock is held.
-#[must_use]
-pub(crate) struct Aftermath<Out> {
-    outbox: Option<OutboxSender<Out>>,
-    kill: Option<Kill>,
-    ended: Option<(u64, DisconnectReason)>,
-    pub(crate) stale_inputs: u64,
 }
 
 // ===== impl Slot =====
@@ -182,6 +172,8 @@ impl<C: Connector> Slot<C> {
                 kill: Some(kill),
                 ended: None,
                 stale_inputs: 1,
+                step: None,
+                reader: None,
             };
         }
         link.kill = Some(kill);
@@ -260,9 +252,12 @@ impl<C: Connector> Slot<C> {
     ) -> bool {
         let mut link = self.lock();
         let is_live = link.peer.hear(generation, count);
+        let mut reader = None;
         if is_live {
-            inbox.deliver(&self.mailbox, generation, messages);
+            reader = inbox.deliver(&self.mailbox, generation, messages);
         }
+        drop(link);
+        wake(reader);
         is_live
     }
 
@@ -325,18 +320,22 @@ impl<C: Connector> Slot<C> {
             kill: None,
             ended,
             stale_inputs: link.peer.take_stale_inputs(),
+            step: Some(step),
+            reader: None,
         };
         if !matches!(link.peer.stage(), Stage::Dialing | Stage::Up { .. }) {
             aftermath.outbox = link.outbox.take();
             aftermath.kill = link.kill.take();
         }
-        inbox.tell(&self.mailbox, told);
-        drop(link);
-        // Outside of the lock: a recorder is foreign code.
+        aftermath.reader = inbox.tell(&self.mailbox, told);
+        aftermath
+    }
+
+    /// Wakes the worker's task and those who wait for the worker.
+    pub(super) fn announce(&self, step: Step) {
         self.tally.meters.stepped(step);
         self.wake.notify_one();
         self.changed.notify_waiters();
-        aftermath
     }
 
     fn lock(&self) -> MutexGuard<'_, Link<C>> {
@@ -349,32 +348,6 @@ impl<C: Connector> fmt::Debug for Slot<C> {
         f.debug_struct("Slot")
             .field("id", &self.id)
             .finish_non_exhaustive()
-    }
-}
-
-// ===== impl Aftermath =====
-
-impl<Out> Aftermath<Out> {
-    /// Ends the connection, drops what is queued and fails the rounds that wait.
-    pub(crate) fn settle<C>(self, slot: &Slot<C>, board: &Board<C::In>, now: Duration)
-    where
-        C: Connector<Out = Out>,
-    {
-        if let Some(kill) = self.kill
-            && catch_unwind(AssertUnwindSafe(kill)).is_err()
-        {
-            // The loss has to be told all the same.
-            tracing::error!(worker = %slot.id(), "the connector's kill switch panicked");
-        }
-        // Before the rounds are failed: an injection that is under way sees either
-        // the closed outbox, or its round is among them.
-        if let Some(outbox) = self.outbox {
-            outbox.close();
-        }
-        if let Some((generation, reason)) = self.ended {
-            slot.log().ended(now, generation, &reason);
-            board.fail(slot.id(), generation, &reason);
-        }
     }
 }
 

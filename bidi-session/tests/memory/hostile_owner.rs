@@ -2,6 +2,7 @@
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, mpsc};
+use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
 use bidi_session::{
@@ -305,5 +306,43 @@ fn a_target_s_drop_may_ask_the_pool() {
         pool.insert("w", Target("A".into(), Some(pool.clone())));
         pool.ready(["w"], secs(2)).await.unwrap();
         pool.insert("w", at("B"));
+    })));
+}
+
+/// A waker that asks the pool when it is woken.
+struct Asks(Pool<Puppet>);
+impl Wake for Asks {
+    fn wake(self: Arc<Self>) {
+        let _ = self.0.state("w");
+    }
+}
+#[test]
+fn a_waker_may_ask_the_pool() {
+    assert!(ends(secs(3), || single().block_on(async {
+        let (pool, mut events) = Pool::new(idle(), PoolConfig::new(1));
+        let waker = Waker::from(Arc::new(Asks(pool.clone())));
+        let mut recv = Box::pin(events.recv());
+        assert!(
+            recv.as_mut()
+                .poll(&mut Context::from_waker(&waker))
+                .is_pending()
+        );
+        pool.insert("w", at("A"));
+        pool.ready(["w"], secs(2)).await.unwrap();
+    })));
+}
+#[test]
+fn a_waker_may_own_the_last_handle() {
+    assert!(ends(secs(3), || single().block_on(async {
+        let (pool, mut events) = Pool::new(idle(), PoolConfig::new(1));
+        let waker = Waker::from(Arc::new(Asks(pool)));
+        assert!(
+            Box::pin(events.recv())
+                .as_mut()
+                .poll(&mut Context::from_waker(&waker))
+                .is_pending()
+        );
+        drop(waker);
+        assert!(events.recv().await.is_none()); // replaces the waker, under the inbox's lock
     })));
 }

@@ -161,3 +161,29 @@ async fn a_delay_may_be_endless() {
     pool.try_send("w", 1).unwrap();
     assert_eq!(timeout(secs(60), events.recv()).await.ok(), None);
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_that_takes_nothing_does_not_hide_that_a_worker_is_done() {
+    let network = Network::new(1);
+    network.serve(
+        "w",
+        Acceptor::new("w", 1, 0),
+        |s: Session<u64, i64>| async move {
+            if s.generation() > 1 {
+                return rest(s).await;
+            }
+            for _ in 0..400 {
+                let _ = s.send(-1).await;
+            }
+        },
+    );
+    let (pool, _events) = Pool::new(network.connector::<u64, i64>(), PoolConfig::new(1));
+    pool.insert("w", "w".to_owned());
+    sleep(secs(60)).await;
+    let state = pool.state("w").unwrap();
+    assert!(
+        state.generation > 1,
+        "{state:?} {:?}",
+        pool.try_send("w", 1)
+    );
+}
