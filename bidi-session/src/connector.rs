@@ -167,6 +167,9 @@ pub enum OpenClass {
     Refused,
     /// The worker has seen a higher term: retry slowly, and tell the owner.
     HigherTerm(u64),
+    /// Another pool of the same term holds the worker: retry with backoff. Lasting, it
+    /// says that two controllers lead with one term, which share the workers by chance.
+    TermTaken,
 }
 
 /// Why an open stream ended.
@@ -210,6 +213,18 @@ pub enum Direction {
     ToWorker,
     /// To the pool.
     FromWorker,
+}
+
+// ===== impl OpenClass =====
+
+impl OpenClass {
+    /// Whether the next attempt is made slowly.
+    pub(crate) fn is_blocked(self) -> bool {
+        match self {
+            Self::Unreachable | Self::TermTaken => false,
+            Self::Refused | Self::HigherTerm(_) => true,
+        }
+    }
 }
 
 // ===== impl Direction =====

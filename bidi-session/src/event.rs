@@ -10,13 +10,13 @@ use crate::worker::WorkerId;
 /// Per worker, events follow
 /// `(AttemptFailed* Connected Message* Disconnected)* AttemptFailed* Removed?`, where
 /// [`HigherTerm`](EventKind::HigherTerm) stands for a failed attempt. Generations
-/// rise, and nothing of a generation follows its `Disconnected`.
+/// rise, zero apart, and nothing of a generation follows its `Disconnected`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Event<In> {
     /// To whom.
     pub worker: WorkerId,
-    /// The session or attempt it belongs to; zero where there was none yet.
+    /// The session or attempt it belongs to; zero where its entry had none yet.
     pub generation: u64,
     /// What.
     pub kind: EventKind<In>,

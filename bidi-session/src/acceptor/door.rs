@@ -11,6 +11,8 @@ use super::gate::{Gate, Offer, Ticket, Turn};
 use super::link::{End, Ending, Link};
 use super::replies::Replies;
 use super::tenure::Tenure;
+use crate::clock::Clock;
+use crate::config::MAX_SCOPE_BYTES;
 use crate::handshake::{Hello, Refusal, Welcome};
 use crate::worker::WorkerId;
 
@@ -50,6 +52,7 @@ struct Owner {
 struct Door {
     worker: WorkerId,
     incarnation: u64,
+    clock: Clock,
     state: Mutex<State>,
     // A claim left, or the door was closed.
     changed: Notify,
@@ -58,6 +61,8 @@ struct Door {
 struct State {
     gate: Gate,
     holder: Option<(Ticket, Arc<dyn End + Send + Sync>)>,
+    // When the last session was ended whose handler is, or was, waited for.
+    dismissed: Duration,
     is_closed: bool,
 }
 
@@ -104,9 +109,11 @@ impl Acceptor {
         let door = Arc::new(Door {
             worker,
             incarnation,
+            clock: Clock::start(),
             state: Mutex::new(State {
                 gate,
                 holder: None,
+                dismissed: Duration::ZERO,
                 is_closed: false,
             }),
             changed: Notify::new(),
@@ -116,9 +123,21 @@ impl Acceptor {
         }
     }
 
-    /// Sets within what terms count; empty by default, which is a scope like any other.
+    /// Sets within what terms count, at most 128 bytes; empty by default, which is a scope
+    /// like any other.
+    ///
+    /// # Panics
+    ///
+    /// With a longer scope, which no controller can have.
     #[must_use]
+    #[track_caller]
     pub fn with_scope(self, scope: impl Into<String>) -> Self {
+        let scope = scope.into();
+        assert!(
+            scope.len() <= MAX_SCOPE_BYTES,
+            "the scope has {} bytes, more than {MAX_SCOPE_BYTES}",
+            scope.len()
+        );
         self.reset(scope, self.highest());
         self
     }
@@ -133,11 +152,13 @@ impl Acceptor {
     ///
     /// The operator's way out after the store of the terms was rebuilt.
     pub fn reset(&self, scope: impl Into<String>, highest: u64) {
-        let mut state = self.owner.door.lock();
+        let door = &self.owner.door;
+        let mut state = door.lock();
         state.gate.reset(scope.into(), highest);
-        state.end_holder(Ending::Superseded);
+        let old = state.dismiss(door.clock.now());
         drop(state);
-        self.owner.door.changed.notify_waiters();
+        end(old, Ending::Reset);
+        door.changed.notify_waiters();
     }
 
     /// Ends the session and refuses all further streams.
@@ -199,10 +220,12 @@ impl Door {
                 Offer::Next(ticket) => (ticket, false),
                 Offer::Refused(refusal) => return Err(Unadmitted::Refused(refusal)),
             };
-            state.end_holder(Ending::Superseded);
+            let old = state.dismiss(self.clock.now());
             if is_admitted {
                 state.holder = Some((ticket, link.clone()));
             }
+            drop(state);
+            end(old, Ending::Superseded);
             let place = Place {
                 door: self.clone(),
                 ticket,
@@ -214,7 +237,12 @@ impl Door {
         };
         // Whoever was next before has to learn that it is not.
         self.changed.notify_waiters();
-        let waited = timeout(HANDLER_GRACE + ABORT_GRACE, self.turn(&place, hello, &link)).await;
+        // Counted from the end of the older session, not from this stream's arrival: else a
+        // handler that never stops would outlast any number of short attempts.
+        let dismissed = self.lock().dismissed;
+        let until = dismissed.saturating_add(HANDLER_GRACE + ABORT_GRACE);
+        let patience = until.saturating_sub(self.clock.now());
+        let waited = timeout(patience, self.turn(&place, hello, &link)).await;
         if let Ok(answer) = waited {
             answer?;
             return Ok(place);
@@ -254,8 +282,9 @@ impl Door {
     fn close(&self) {
         let mut state = self.lock();
         state.is_closed = true;
-        state.end_holder(Ending::Closed);
+        let old = state.dismiss(self.clock.now());
         drop(state);
+        end(old, Ending::Closed);
         self.changed.notify_waiters();
     }
 
@@ -275,10 +304,18 @@ impl State {
         Ok(())
     }
 
-    fn end_holder(&mut self, why: Ending) {
-        if let Some((_, link)) = self.holder.take() {
-            link.end(why);
-        }
+    /// Takes the session that is to be ended, once no lock is held: what it drops is
+    /// foreign code.
+    fn dismiss(&mut self, now: Duration) -> Option<Arc<dyn End + Send + Sync>> {
+        let (_, link) = self.holder.take()?;
+        self.dismissed = now;
+        Some(link)
+    }
+}
+
+fn end(old: Option<Arc<dyn End + Send + Sync>>, why: Ending) {
+    if let Some(link) = old {
+        link.end(why);
     }
 }
 

@@ -24,6 +24,8 @@ pub(crate) enum Ending {
     ControllerGone,
     /// A newer session of a controller takes over.
     Superseded,
+    /// The acceptor's terms were reset.
+    Reset,
     /// The acceptor was closed.
     Closed,
     /// A message of the controller cannot be read; the transport knows why.
@@ -72,6 +74,7 @@ impl fmt::Display for Ending {
             Self::HandlerGone => "the worker's handler ended abnormally",
             Self::ControllerGone => "the controller is gone",
             Self::Superseded => "a newer session took over",
+            Self::Reset => "the worker's terms were reset",
             Self::Closed => "the worker's acceptor was closed",
             Self::Unreadable => "a message cannot be read",
         })

@@ -68,6 +68,10 @@ impl<Out> Tenure<Out> {
 impl<Out> Drop for Tenure<Out> {
     fn drop(&mut self) {
         self.link.end(Ending::HandlerGone);
+        if let Some(reason) = self.link.ending() {
+            let (term, generation) = (self.link.term, self.link.generation);
+            tracing::info!(term, generation, %reason, "session ended");
+        }
     }
 }
 

@@ -51,7 +51,8 @@ impl Refusal {
         match self {
             Self::LowerTerm { highest } if *highest > term => OpenClass::HigherTerm(*highest),
             // Heals by itself within moments, and the next attempt has a higher generation.
-            Self::StaleGeneration | Self::TermTaken => OpenClass::Unreachable,
+            Self::StaleGeneration => OpenClass::Unreachable,
+            Self::TermTaken => OpenClass::TermTaken,
             _ => OpenClass::Refused,
         }
     }

@@ -143,7 +143,7 @@ impl<S: Stream + Unpin> Lane<S> {
                     // In order, whatever the delays are.
                     let earliest = self.flight.back().map_or(now, |(due, _)| *due);
                     self.flight
-                        .push_back(((now + delay).max(earliest), message));
+                        .push_back((now.saturating_add(delay).max(earliest), message));
                 }
                 Poll::Ready(None) => self.is_ended = true,
                 Poll::Pending => break,

@@ -81,8 +81,9 @@ impl<Out: Send + 'static, In: Send + 'static> Server<Out, In> {
             Ok(admission) => {
                 wire.start(admission.replies);
                 answer(tell, Answer::Welcome(admission.welcome.to_fields()));
-                let requests = WorkerEnd(wire);
+                let requests = WorkerEnd(wire.clone());
                 admission.tenure.run(requests, &self.handler).await;
+                wire.handler_returned();
             }
             Err(Unadmitted::Refused(refusal)) => answer(tell, Answer::refused(&refusal)),
             Err(Unadmitted::Closed) => answer(tell, Answer::Closed),

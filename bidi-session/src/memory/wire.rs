@@ -190,6 +190,15 @@ impl<Out, In> Wire<Out, In> {
         true
     }
 
+    /// The worker's handler is done: nothing more is taken for it, as a gRPC server says by
+    /// a reset of the stream. Nobody hears that over a way that is shut.
+    pub(super) fn handler_returned(&self) {
+        if !self.line.way(Direction::FromWorker).is_shut() {
+            let stopped = lock(&self.to_worker).stop();
+            drop(stopped);
+        }
+    }
+
     /// Breaks the connection for both ends at once.
     fn reset(&self) {
         let is_hit = self.end(Side::Pool, Why::Reset) | self.end(Side::Worker, Why::Reset);
@@ -240,7 +249,7 @@ impl<Out, In> Wire<Out, In> {
         if way.is_cut {
             return Duration::MAX;
         }
-        let arrives = since + *way.delay.end();
+        let arrives = since.saturating_add(*way.delay.end());
         if arrives <= self.clock.now() {
             self.end(side, Why::PeerGone);
         }
@@ -265,7 +274,8 @@ impl<Out, In> Wire<Out, In> {
         let worker_heard = lock(&self.to_worker).heard();
         let mut due = Duration::MAX;
         for (side, heard) in [(Side::Pool, pool_heard), (Side::Worker, worker_heard)] {
-            let deadline = heard.max(broken) + interval + timeout;
+            let silence = interval.saturating_add(timeout);
+            let deadline = heard.max(broken).saturating_add(silence);
             if self.end_of(side).is_some() {
                 continue;
             }
@@ -341,7 +351,7 @@ impl Why {
             Self::PeerGone | Self::Killed => "the worker's connection is gone".to_owned(),
             Self::Reset => "the connection was reset".to_owned(),
             Self::Silent => {
-                let silence = keepalive.interval + keepalive.timeout;
+                let silence = keepalive.interval.saturating_add(keepalive.timeout);
                 format!("keepalive: nothing heard for {} s", silence.as_secs_f64())
             }
         }

@@ -15,7 +15,7 @@ pub(crate) struct Meters {
     connecting: Gauge,
     up: Gauge,
     blocked: Gauge,
-    attempts: [Counter; 4],
+    attempts: [Counter; 5],
     disconnects: [Counter; 7],
     reconnect_seconds: Histogram,
     outbox_bytes: Gauge,
@@ -38,8 +38,14 @@ impl Default for Meters {
             connecting: state("connecting"),
             up: state("up"),
             blocked: state("blocked"),
-            attempts: ["connected", "unreachable", "refused", "higher_term"]
-                .map(|outcome| counter!("bidi_session_attempts_total", "outcome" => outcome)),
+            attempts: [
+                "connected",
+                "unreachable",
+                "refused",
+                "term_taken",
+                "higher_term",
+            ]
+            .map(|outcome| counter!("bidi_session_attempts_total", "outcome" => outcome)),
             disconnects: [
                 "closed",
                 "failed",
@@ -85,11 +91,12 @@ impl Meters {
             }
         }
         if let Some(attempt) = step.attempt {
-            let [connected, unreachable, refused, higher_term] = &self.attempts;
+            let [connected, unreachable, refused, term_taken, higher_term] = &self.attempts;
             let counter = match attempt {
                 Attempt::Connected => connected,
                 Attempt::Unreachable => unreachable,
                 Attempt::Refused => refused,
+                Attempt::TermTaken => term_taken,
                 Attempt::HigherTerm => higher_term,
             };
             counter.increment(1);

@@ -41,6 +41,7 @@ pub(crate) enum Attempt {
     Connected,
     Unreachable,
     Refused,
+    TermTaken,
     HigherTerm,
 }
 
@@ -90,6 +91,7 @@ impl Attempt {
             EventKind::AttemptFailed { error, .. } => Some(match error.class {
                 OpenClass::Unreachable => Self::Unreachable,
                 OpenClass::Refused => Self::Refused,
+                OpenClass::TermTaken => Self::TermTaken,
                 OpenClass::HigherTerm(_) => Self::HigherTerm,
             }),
             _ => None,

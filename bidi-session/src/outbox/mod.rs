@@ -129,7 +129,7 @@ impl<Out> Outbox<Out> {
         let (item, bytes) = self.batch.pop_front()?;
         self.spent.count += 1;
         self.spent.bytes += bytes;
-        if self.batch.is_empty() || self.spent.count >= RELEASE_EVERY {
+        if self.batch.is_empty() || self.shared.is_much(self.spent) {
             let spent = std::mem::take(&mut self.spent);
             self.shared.release(spent);
         }
@@ -314,6 +314,13 @@ impl<Out> Shared<Out> {
     fn lock(&self) -> MutexGuard<'_, Queue<Out>> {
         // No user code runs under the lock, so it is consistent even if poisoned.
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether so much room is worth being given back before the whole batch is gone: a
+    /// small outbox must not look full for long that is nearly empty.
+    fn is_much(&self, spent: Room) -> bool {
+        spent.count >= RELEASE_EVERY.min(self.limit.count / 4)
+            || spent.bytes >= self.limit.bytes / 4
     }
 
     fn release(&self, room: Room) {

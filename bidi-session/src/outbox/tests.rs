@@ -18,8 +18,8 @@ fn room_is_bounded_by_count_and_by_bytes() {
     sender.try_push(3, 4).unwrap();
     assert_eq!(sender.try_push(4, 0), Err((Refused::Full, 4)));
     assert_eq!(outbox.next().now_or_never(), Some(Some(1)));
-    // The batch that was taken still counts.
-    assert_eq!(sender.try_push(5, 0), Err((Refused::Full, 5)));
+    // What of the batch is still to be taken counts.
+    assert_eq!(sender.try_push(5, 7), Err((Refused::Full, 5)));
     assert_eq!(outbox.next().now_or_never(), Some(Some(3)));
     sender.try_push(6, 10).unwrap();
 }
@@ -42,8 +42,8 @@ fn closing_ends_the_stream_before_what_is_queued() {
     sender.try_push(1, 1).unwrap();
     sender.try_push(2, 1).unwrap();
     assert_eq!(outbox.next().now_or_never(), Some(Some(1)));
-    let late = sender.try_reserve(1);
-    assert_eq!(late.err(), Some(Refused::Full));
+    let late = sender.try_reserve(9);
+    assert!(late.is_ok());
     sender.close();
     assert_eq!(outbox.next().now_or_never(), Some(None));
     assert_eq!(sender.try_push(3, 1), Err((Refused::Closed, 3)));

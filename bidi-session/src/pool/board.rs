@@ -87,15 +87,17 @@ impl<In> Board<In> {
         answers: impl Iterator<Item = (u64, In)>,
     ) {
         let mut strays = Vec::new();
+        let mut complete = Vec::new();
         let mut state = self.lock();
         for (id, message) in answers {
             match state.rounds.answer(id, worker, generation, message) {
-                Ok(true) => state.wake(id),
+                Ok(true) => complete.extend(state.waiting.get(&id).cloned()),
                 Ok(false) => {}
                 Err(stray) => strays.push(stray),
             }
         }
         drop(state);
+        wake(&complete);
         for (stray, message) in strays {
             self.tally.add(|counters| match stray {
                 Stray::OlderGeneration => counters.older_generation += 1,
@@ -113,19 +115,20 @@ impl<In> Board<In> {
     pub(crate) fn fail(&self, worker: &WorkerId, generation: u64, reason: &DisconnectReason) {
         let now = self.clock.now();
         let mut state = self.lock();
-        for id in state.rounds.fail(now, worker, generation, reason) {
-            state.wake(id);
-        }
+        let failed = state.rounds.fail(now, worker, generation, reason);
+        let failed = failed.iter().filter_map(|id| state.waiting.get(id));
+        let failed: Vec<_> = failed.cloned().collect();
+        drop(state);
+        wake(&failed);
     }
 
-    /// Ends all rounds that are not complete.
-    pub(crate) fn close(&self) {
+    /// Ends all rounds that are not complete; returns who waits for them, to be woken
+    /// once no lock is held.
+    #[must_use]
+    pub(crate) fn close(&self) -> Vec<Arc<Notify>> {
         let mut state = self.lock();
         state.rounds.close();
-        state
-            .waiting
-            .values()
-            .for_each(|changed| changed.notify_one());
+        state.waiting.values().cloned().collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, State<In>> {
@@ -139,12 +142,9 @@ impl<In> fmt::Debug for Board<In> {
     }
 }
 
-impl<In> State<In> {
-    fn wake(&self, id: u64) {
-        if let Some(changed) = self.waiting.get(&id) {
-            changed.notify_one();
-        }
-    }
+/// Wakes those who wait for rounds; wakers are foreign code, so no lock may be held.
+fn wake(rounds: &[Arc<Notify>]) {
+    rounds.iter().for_each(|round| round.notify_one());
 }
 
 // ===== impl Round =====

@@ -1,6 +1,7 @@
 //! The task of one worker: performs what its state machine decides.
 
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::sync::Arc;
 
 use futures_util::FutureExt;
@@ -49,10 +50,18 @@ pub(crate) async fn drive<C: Connector>(tenure: Tenure<C>) {
             }
             continue;
         }
-        let permit = tokio::select! {
-            biased;
-            () = slot.woken() => continue,
-            permit = pool.config.dial_limit.permits.acquire() => permit,
+        // Its place in the queue is kept over what wakes it: a worker that is moved again
+        // and again would never have its turn.
+        let mut turn = pin!(pool.config.dial_limit.permits.acquire());
+        let permit = loop {
+            tokio::select! {
+                biased;
+                () = slot.woken() => {}
+                permit = turn.as_mut() => break permit,
+            }
+            if slot.stage() == Stage::Gone {
+                return;
+            }
         };
         let attempt = pool.attempt(slot.id());
         let generation = attempt.generation;
@@ -80,7 +89,7 @@ async fn run<C: Connector, P>(pool: &Shared<C>, slot: &Slot<C>, mut attempt: Att
         () = slot.over(generation) => return,
         opened = async {
             greet(pool, &attempt, &sender)?;
-            open(pool, place.target, attempt, outbox).await
+            open(pool, place.target.clone(), attempt, outbox).await
         } => opened,
     };
     drop(permit);

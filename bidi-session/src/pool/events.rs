@@ -36,6 +36,9 @@ impl<C: Connector> Events<C> {
     ///
     /// Cancel safe: no event is lost when the future is dropped.
     pub async fn recv(&mut self) -> Option<Event<C::In>> {
+        // An owner that is slower than its workers would never find this empty, and keep
+        // its other tasks and time limits waiting.
+        tokio::task::coop::consume_budget().await;
         loop {
             if let Some(event) = self.batch.pop_front() {
                 return Some(event);

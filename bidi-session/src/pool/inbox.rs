@@ -58,31 +58,41 @@ impl<In> Inbox<In> {
     }
 
     /// Queues what is to be told of a worker; always finds room.
-    pub(crate) fn tell(&self, mailbox: &Arc<Mailbox<In>>, told: Vec<(u64, EventKind<In>)>) {
+    ///
+    /// Returns who is to be woken once no lock is held.
+    #[must_use]
+    pub(crate) fn tell(
+        &self,
+        mailbox: &Arc<Mailbox<In>>,
+        told: Vec<(u64, EventKind<In>)>,
+    ) -> Option<Waker> {
         if told.is_empty() {
-            return;
+            return None;
         }
         let is_news = mailbox.tell(told, || self.is_abandoned());
-        self.list(mailbox, is_news);
+        self.list(mailbox, is_news)
     }
 
     /// Queues messages of a session; the caller has waited for room.
     ///
-    /// Those that nobody will take are left for the caller to drop.
+    /// Those that nobody will take are left for the caller to drop. Returns who is to be
+    /// woken once no lock is held.
+    #[must_use]
     pub(crate) fn deliver(
         &self,
         mailbox: &Arc<Mailbox<In>>,
         generation: u64,
         messages: &mut Vec<In>,
-    ) {
+    ) -> Option<Waker> {
         if messages.is_empty() {
-            return;
+            return None;
         }
         let is_news = mailbox.deliver(generation, messages, || self.is_abandoned());
-        self.list(mailbox, is_news);
+        let reader = self.list(mailbox, is_news);
         if !messages.is_empty() {
             self.count_discarded(messages.len());
         }
+        reader
     }
 
     /// Takes events of the next worker in turn; `false` when the pool has ended.
@@ -97,7 +107,10 @@ impl<In> Inbox<In> {
                 if state.is_closed {
                     return Poll::Ready(false);
                 }
-                state.reader = Some(cx.waker().clone());
+                let old = state.reader.replace(cx.waker().clone());
+                // A waker is foreign code, also to drop.
+                drop(state);
+                drop(old);
                 return Poll::Pending;
             };
             mailbox
@@ -124,11 +137,12 @@ impl<In> Inbox<In> {
         }
     }
 
-    /// Nothing more will be told.
-    pub(crate) fn close(&self) {
+    /// Nothing more will be told. Returns who is to be woken once no lock is held.
+    #[must_use]
+    pub(crate) fn close(&self) -> Option<Waker> {
         let mut state = self.lock();
         state.is_closed = true;
-        wake(state);
+        state.reader.take()
     }
 
     /// Drops what nobody will take any more, now and later.
@@ -155,15 +169,17 @@ impl<In> Inbox<In> {
         self.is_abandoned.load(Ordering::SeqCst)
     }
 
-    fn list(&self, mailbox: &Arc<Mailbox<In>>, is_news: bool) {
+    fn list(&self, mailbox: &Arc<Mailbox<In>>, is_news: bool) -> Option<Waker> {
+        let mut reader = None;
         if is_news {
             let mut state = self.lock();
             state.order.push_back(mailbox.clone());
-            wake(state);
+            reader = state.reader.take();
         }
         if self.is_abandoned() {
             self.forget_unused(mailbox);
         }
+        reader
     }
 
     fn forget_unused(&self, mailbox: &Arc<Mailbox<In>>) {
@@ -189,14 +205,6 @@ impl<In> fmt::Debug for Inbox<In> {
     }
 }
 
-fn wake<In>(mut state: MutexGuard<'_, State<In>>) {
-    let reader = state.reader.take();
-    drop(state);
-    if let Some(reader) = reader {
-        reader.wake();
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -213,7 +221,7 @@ mod tests {
     fn a_mailbox_is_forgotten_once_its_last_event_is_taken() {
         let inbox = inbox();
         let mailbox = inbox.open(&"a".into());
-        inbox.tell(&mailbox, vec![(1, EventKind::Removed)]);
+        let _ = inbox.tell(&mailbox, vec![(1, EventKind::Removed)]);
         let mut batch = VecDeque::new();
         assert_eq!(known(&inbox), 1);
         assert!(inbox.take(&mut batch));
@@ -224,7 +232,7 @@ mod tests {
     fn a_new_entry_goes_on_in_the_mailbox_that_still_holds_the_old_one() {
         let inbox = inbox();
         let old = inbox.open(&"a".into());
-        inbox.tell(&old, vec![(1, EventKind::Removed)]);
+        let _ = inbox.tell(&old, vec![(1, EventKind::Removed)]);
         let new = inbox.open(&"a".into());
         assert!(Arc::ptr_eq(&old, &new));
         assert!(inbox.take(&mut VecDeque::new()));
@@ -235,10 +243,10 @@ mod tests {
     fn an_abandoned_inbox_keeps_no_mailbox_of_a_removed_worker() {
         let inbox = inbox();
         let (a, b) = (inbox.open(&"a".into()), inbox.open(&"b".into()));
-        inbox.tell(&a, vec![(1, EventKind::Removed)]);
+        let _ = inbox.tell(&a, vec![(1, EventKind::Removed)]);
         inbox.abandon();
         assert_eq!(known(&inbox), 1);
-        inbox.tell(&b, vec![(2, EventKind::Removed)]);
+        let _ = inbox.tell(&b, vec![(2, EventKind::Removed)]);
         assert_eq!(known(&inbox), 0);
     }
 }

@@ -28,7 +28,10 @@ impl<C: Connector> Pool<C> {
     ///
     /// `id` is what the answers are recognized by: the message must carry it, and the
     /// connector's function must find it in the answer. Where the two differ the round
-    /// times out, and [`Counters::unknown`](crate::Counters::unknown) counts the answers.
+    /// times out, and [`Counters::unknown`](crate::Counters::unknown) counts the answers;
+    /// where that function finds none, as it does when none was given, they are events.
+    /// Ids rise: each is above the last one of this pool. Several rounds may be in flight,
+    /// and may be collected in any order.
     ///
     /// `make` makes each worker's message, in the order of the targets; a target
     /// that is named twice is asked once. A worker that is lost after this fails the

@@ -55,7 +55,7 @@ impl Log {
     pub(crate) fn failed(&self, now: Duration, generation: u64, error: &OpenError) {
         let class = match error.class {
             OpenClass::Unreachable => Class::Unreachable,
-            OpenClass::Refused => Class::Refused,
+            OpenClass::Refused | OpenClass::TermTaken => Class::Refused,
             OpenClass::HigherTerm(_) => Class::HigherTerm,
         };
         let quiet = self.lock().note(now, class);

@@ -1,5 +1,6 @@
 //! The pool: one task per worker, and the handles that steer them.
 
+mod aftermath;
 mod board;
 mod driver;
 mod events;
@@ -17,6 +18,8 @@ mod tally;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
+
+use tokio::runtime::Handle;
 
 pub use self::board::Round;
 pub use self::events::Events;
@@ -55,11 +58,15 @@ impl<C: Connector> Pool<C> {
     ///
     /// Outside of a tokio runtime, where the system has no source of randomness, and
     /// with settings that [`PoolConfig::validate`] refuses.
+    #[track_caller]
     pub fn new(connector: C, config: PoolConfig) -> (Self, Events<C>) {
         if let Err(error) = config.validate() {
             panic!("invalid settings of a pool: {error}");
         }
-        let shared = Arc::new(Shared::new(connector, config));
+        let Ok(runtime) = Handle::try_current() else {
+            panic!("a pool needs a tokio runtime: make it within one");
+        };
+        let shared = Arc::new(Shared::new(connector, config, runtime));
         let events = Events::new(shared.inbox.clone());
         let handle = Arc::new(PoolHandle { shared });
         (Self { handle }, events)

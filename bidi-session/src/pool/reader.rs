@@ -69,8 +69,8 @@ pub(crate) async fn read<C: Connector>(
         let read = tokio::select! {
             biased;
             () = over.as_mut() => return,
-            read = std::future::poll_fn(|cx| reader.poll_read(cx)) => read,
             () = deafness.as_mut() => Read::End(deaf()),
+            read = std::future::poll_fn(|cx| reader.poll_read(cx)) => read,
         };
         let end = match read {
             // A flood of answers would never find its stream empty.
@@ -108,6 +108,13 @@ pub(crate) async fn read<C: Connector>(
 async fn deafness<Out>(sender: &OutboxSender<Out>) {
     sender.closed().await;
     tokio::time::sleep(DEAF_GRACE).await;
+}
+
+impl<C: Connector> Drop for Reader<'_, C> {
+    /// Hands on what was read before foreign code panicked.
+    fn drop(&mut self) {
+        self.hand_over();
+    }
 }
 
 // ===== impl Reader =====

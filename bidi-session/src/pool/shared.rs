@@ -17,10 +17,11 @@ use crate::connector::{Attempt, Connector};
 use crate::core::peer::{Input, Pace, Peer};
 use crate::event::DisconnectReason;
 use crate::outbox::OutboxSender;
+use crate::pool::aftermath::Aftermath;
 use crate::pool::board::Board;
 use crate::pool::driver::{self, Tenure};
 use crate::pool::inbox::Inbox;
-use crate::pool::slot::{Aftermath, Place, Slot};
+use crate::pool::slot::{Place, Slot};
 use crate::pool::tally::Tally;
 use crate::worker::WorkerId;
 
@@ -53,7 +54,7 @@ struct Entries<C: Connector> {
 // ===== impl Shared =====
 
 impl<C: Connector> Shared<C> {
-    pub(crate) fn new(connector: C, config: PoolConfig) -> Self {
+    pub(crate) fn new(connector: C, config: PoolConfig, runtime: Handle) -> Self {
         let clock = Clock::start();
         let tally = Arc::new(Tally::default());
         Self {
@@ -66,7 +67,7 @@ impl<C: Connector> Shared<C> {
             tally,
             tasks: TaskTracker::new(),
             left: Notify::new(),
-            runtime: Handle::current(),
+            runtime,
             id: random(),
             last_generation: AtomicU64::new(0),
             entries: RwLock::new(Entries {
@@ -114,10 +115,10 @@ impl<C: Connector> Shared<C> {
             if known.incarnation == place.incarnation
                 && self.connector.is_same(&known.target, &place.target)
             {
-                slot.refresh(place.target.clone());
-                return true;
+                return slot.refresh(&known, Arc::new(place.clone()));
             }
-            let replaced = slot.replace(&self.inbox, self.clock.now(), place.clone());
+            let place = Arc::new(place.clone());
+            let replaced = slot.replace(&self.inbox, self.clock.now(), &known, place);
             return replaced
                 .map(|aftermath| self.settle(&slot, aftermath))
                 .is_some();
@@ -172,7 +173,7 @@ impl<C: Connector> Shared<C> {
         // The order of a hash map would leak into the events of a seeded run.
         slots.sort_unstable_by(|one, other| one.id().cmp(other.id()));
         let now = self.clock.now();
-        self.board.close();
+        let waiting = self.board.close();
         let ended: Vec<_> = slots
             .into_iter()
             .map(|slot| {
@@ -181,11 +182,16 @@ impl<C: Connector> Shared<C> {
                 (slot, aftermath)
             })
             .collect();
-        self.inbox.close();
+        let reader = self.inbox.close();
         self.tasks.close();
         drop(entries);
+        // Wakers are foreign code.
+        waiting.iter().for_each(|round| round.notify_one());
         for (slot, aftermath) in ended {
             self.settle(&slot, aftermath);
+        }
+        if let Some(reader) = reader {
+            reader.wake();
         }
         self.left.notify_waiters();
     }

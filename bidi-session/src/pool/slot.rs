@@ -15,7 +15,7 @@ use crate::event::{DisconnectReason, EventKind};
 use crate::meters::Step;
 use crate::outbox::OutboxSender;
 use crate::policy::BackoffPolicy;
-use crate::pool::board::Board;
+use crate::pool::aftermath::{Aftermath, wake};
 use crate::pool::inbox::Inbox;
 use crate::pool::log::Log;
 use crate::pool::mailbox::Mailbox;
@@ -42,7 +42,8 @@ pub(crate) struct Slot<C: Connector> {
 
 struct Link<C: Connector> {
     peer: Peer,
-    place: Place<C::Target>,
+    // Replaced as a whole: whoever has looked at it knows whether it is still the same.
+    place: Arc<Place<C::Target>>,
     outbox: Option<OutboxSender<C::Out>>,
     kill: Option<Kill>,
     // The last session that ended.
@@ -56,15 +57,6 @@ struct Link<C: Connector> {
 pub(crate) struct Place<T> {
     pub(crate) target: T,
     pub(crate) incarnation: Option<u64>,
-}
-
-/// What is left to do of a step once no lock is held.
-#[must_use]
-pub(crate) struct Aftermath<Out> {
-    outbox: Option<OutboxSender<Out>>,
-    kill: Option<Kill>,
-    ended: Option<(u64, DisconnectReason)>,
-    pub(crate) stale_inputs: u64,
 }
 
 // ===== impl Slot =====
@@ -87,7 +79,7 @@ impl<C: Connector> Slot<C> {
             mailbox,
             link: Mutex::new(Link {
                 peer,
-                place,
+                place: Arc::new(place),
                 outbox: None,
                 kill: None,
                 ended: None,
@@ -110,7 +102,7 @@ impl<C: Connector> Slot<C> {
         &self.mailbox
     }
 
-    pub(crate) fn place(&self) -> Place<C::Target> {
+    pub(crate) fn place(&self) -> Arc<Place<C::Target>> {
         self.lock().place.clone()
     }
 
@@ -148,7 +140,7 @@ impl<C: Connector> Slot<C> {
         now: Duration,
         generation: u64,
         outbox: OutboxSender<C::Out>,
-    ) -> Option<Place<C::Target>> {
+    ) -> Option<Arc<Place<C::Target>>> {
         let mut link = self.lock();
         let is_due = matches!(link.peer.stage(), Stage::Resting { until, .. } if until <= now);
         if !is_due {
@@ -180,6 +172,8 @@ impl<C: Connector> Slot<C> {
                 kill: Some(kill),
                 ended: None,
                 stale_inputs: 1,
+                step: None,
+                reader: None,
             };
         }
         link.kill = Some(kill);
@@ -214,22 +208,33 @@ impl<C: Connector> Slot<C> {
         policy.delay(failures)
     }
 
-    /// Uses this way to the same place from the next attempt on.
-    pub(crate) fn refresh(&self, target: C::Target) {
-        let old = std::mem::replace(&mut self.lock().place.target, target);
-        // Foreign code, which may drop slowly, runs without the lock.
-        drop(old);
+    /// Uses another way to the same place from the next attempt on, if `known` is still
+    /// the place; says whether it was.
+    pub(crate) fn refresh(
+        &self,
+        known: &Arc<Place<C::Target>>,
+        place: Arc<Place<C::Target>>,
+    ) -> bool {
+        let mut link = self.lock();
+        let is_same = Arc::ptr_eq(&link.place, known);
+        if is_same {
+            link.place = place;
+        }
+        // What is replaced lives in `known`, and is foreign code to drop.
+        is_same
     }
 
-    /// Moves the worker elsewhere; `None` when the entry has left the pool.
+    /// Moves the worker elsewhere, if `known` is still its place; `None` where it is not,
+    /// or the entry has left the pool.
     pub(crate) fn replace(
         &self,
         inbox: &Inbox<C::In>,
         now: Duration,
-        place: Place<C::Target>,
+        known: &Arc<Place<C::Target>>,
+        place: Arc<Place<C::Target>>,
     ) -> Option<Aftermath<C::Out>> {
         let mut link = self.lock();
-        if link.peer.stage() == Stage::Gone {
+        if link.peer.stage() == Stage::Gone || !Arc::ptr_eq(&link.place, known) {
             return None;
         }
         link.place = place;
@@ -247,9 +252,12 @@ impl<C: Connector> Slot<C> {
     ) -> bool {
         let mut link = self.lock();
         let is_live = link.peer.hear(generation, count);
+        let mut reader = None;
         if is_live {
-            inbox.deliver(&self.mailbox, generation, messages);
+            reader = inbox.deliver(&self.mailbox, generation, messages);
         }
+        drop(link);
+        wake(reader);
         is_live
     }
 
@@ -312,18 +320,22 @@ impl<C: Connector> Slot<C> {
             kill: None,
             ended,
             stale_inputs: link.peer.take_stale_inputs(),
+            step: Some(step),
+            reader: None,
         };
         if !matches!(link.peer.stage(), Stage::Dialing | Stage::Up { .. }) {
             aftermath.outbox = link.outbox.take();
             aftermath.kill = link.kill.take();
         }
-        inbox.tell(&self.mailbox, told);
-        drop(link);
-        // Outside of the lock: a recorder is foreign code.
+        aftermath.reader = inbox.tell(&self.mailbox, told);
+        aftermath
+    }
+
+    /// Wakes the worker's task and those who wait for the worker.
+    pub(super) fn announce(&self, step: Step) {
         self.tally.meters.stepped(step);
         self.wake.notify_one();
         self.changed.notify_waiters();
-        aftermath
     }
 
     fn lock(&self) -> MutexGuard<'_, Link<C>> {
@@ -336,29 +348,6 @@ impl<C: Connector> fmt::Debug for Slot<C> {
         f.debug_struct("Slot")
             .field("id", &self.id)
             .finish_non_exhaustive()
-    }
-}
-
-// ===== impl Aftermath =====
-
-impl<Out> Aftermath<Out> {
-    /// Ends the connection, drops what is queued and fails the rounds that wait.
-    pub(crate) fn settle<C>(self, slot: &Slot<C>, board: &Board<C::In>, now: Duration)
-    where
-        C: Connector<Out = Out>,
-    {
-        if let Some(kill) = self.kill {
-            kill();
-        }
-        // Before the rounds are failed: an injection that is under way sees either
-        // the closed outbox, or its round is among them.
-        if let Some(outbox) = self.outbox {
-            outbox.close();
-        }
-        if let Some((generation, reason)) = self.ended {
-            slot.log().ended(now, generation, &reason);
-            board.fail(slot.id(), generation, &reason);
-        }
     }
 }
 

@@ -81,12 +81,19 @@ impl Service<Uri> for Dial {
 
 fn place(uri: &Uri) -> io::Result<(String, u16)> {
     let host = uri.host().filter(|host| !host.is_empty());
-    let host = host.ok_or_else(|| io::Error::other(format!("{uri} names no host")))?;
-    let standard = if uri.scheme_str() == Some("https") {
-        443
-    } else {
-        80
+    let wrong = |what| io::Error::other(format!("{uri} {what}, as http://host:7000 does"));
+    let host = host.ok_or_else(|| wrong("names no host"))?;
+    let standard = match uri.scheme_str() {
+        Some("https") => 443,
+        Some("http") => 80,
+        _ => return Err(wrong("has no scheme that is http or https")),
     };
+    let authority = uri.authority().map_or("", |authority| authority.as_str());
+    let after_user = authority.rsplit('@').next().unwrap_or(authority);
+    // The URI's own reading takes a port that is none for none at all.
+    if uri.port_u16().is_none() && after_user.len() > host.len() + 1 {
+        return Err(wrong("has no port between 0 and 65535"));
+    }
     Ok((host.to_owned(), uri.port_u16().unwrap_or(standard)))
 }
 
@@ -124,6 +131,27 @@ mod tests {
     use tokio::net::TcpListener;
 
     use super::*;
+
+    #[test]
+    fn an_address_that_cannot_be_meant_is_refused_with_its_reason() {
+        for (uri, why) in [
+            ("http://host:99999", "no port"),
+            ("http://[::1]:99999", "no port"),
+            ("ftp://host:21", "no scheme"),
+            ("host:7000", "no scheme"),
+        ] {
+            let error = place(&uri.parse().unwrap()).unwrap_err();
+            assert!(error.to_string().contains(why), "{uri}: {error}");
+        }
+        for (uri, port) in [
+            ("http://host", 80),
+            ("https://host", 443),
+            ("http://[::1]:7000", 7000),
+            ("http://user@host:7000/x", 7000),
+        ] {
+            assert_eq!(place(&uri.parse().unwrap()).unwrap().1, port, "{uri}");
+        }
+    }
 
     #[test]
     fn a_uri_without_a_port_has_its_scheme_s_port() {

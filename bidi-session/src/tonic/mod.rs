@@ -10,6 +10,8 @@
 //! `Server::tls_config`; the example `mtls` shows both with certificates of both ends.
 //!
 //! The handshake of TLS belongs to the attempt: one that fails says why, and is retried.
+//! With TLS 1.3 a server refuses a client certificate, or its absence, only after the client
+//! is done; then some of the attempts say merely that the connection is over.
 //! An `https` endpoint without TLS is a failed attempt, never plain text. An `http`
 //! endpoint is plain text, whatever its `tls_config` says: `tonic` looks at the scheme
 //! alone. A worker's endpoint that is inserted again with the same address ends no session,

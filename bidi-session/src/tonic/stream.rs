@@ -44,7 +44,7 @@ impl Fault {
             Ending::Returned => Status::ok(text),
             Ending::HandlerGone => Status::internal(text),
             Ending::ControllerGone => Status::cancelled(text),
-            Ending::Superseded => Status::aborted(text),
+            Ending::Superseded | Ending::Reset => Status::aborted(text),
             Ending::Closed => Status::unavailable(text),
             Ending::Unreadable => {
                 let fault = self.0.get().cloned();

@@ -10,6 +10,9 @@ use crate::handshake::{Hello, Refusal};
 /// follow each other only where an owner makes several.
 const REMEMBERED_POOLS: usize = 64;
 
+/// No stream has this term.
+const NO_TERM: u64 = 0;
+
 /// Admits one session at a time, the newest.
 #[derive(Debug)]
 pub(crate) struct Gate {
@@ -77,13 +80,17 @@ impl Gate {
         self.highest
     }
 
-    /// Counts within another scope from here on; nobody holds the session.
+    /// Counts within another scope from here on. Whoever holds the session has to be told
+    /// that it is over, and is waited for: its handler may go on for a while.
     pub(crate) fn reset(&mut self, scope: String, highest: u64) {
         self.scope = scope;
         self.highest = highest;
         self.seen.clear();
-        self.holder = None;
         self.next = None;
+        if let Some(holder) = &mut self.holder {
+            // Its term is of the old scope: it stands in nobody's way but by being there.
+            holder.term = NO_TERM;
+        }
     }
 
     /// Decides about a stream that arrives; raises the highest term if it is higher.

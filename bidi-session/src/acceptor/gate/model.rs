@@ -88,7 +88,12 @@ impl Model {
         } else if self.here().iter().any(is_repeated) {
             Some(Refusal::StaleGeneration)
         } else {
-            let is_taken = newest.is_some_and(|newest| {
+            // A holder from before a reset is of terms that count no more.
+            let is_present = |record: &&Record| {
+                let mut here = self.here().iter();
+                here.any(|one| one.ticket == record.ticket)
+            };
+            let is_taken = newest.filter(is_present).is_some_and(|newest| {
                 newest.hello.term == hello.term && newest.hello.pool != hello.pool
             });
             is_taken.then_some(Refusal::TermTaken)
@@ -188,8 +193,13 @@ fn take(gate: &mut Gate, model: &mut Model, step: Step) -> Result<Option<Hello>,
             gate.reset(String::new(), mark);
             model.mark = mark;
             model.since_reset = model.records.len();
+            let holder = model.holder().map(|holder| holder.ticket);
             let tickets: Vec<_> = model.records.iter().map(|one| one.ticket).collect();
-            tickets.into_iter().for_each(|ticket| model.part(ticket));
+            for ticket in tickets {
+                if Some(ticket) != holder {
+                    model.part(ticket);
+                }
+            }
         }
     }
     Ok(None)

@@ -224,7 +224,7 @@ impl Peer {
     fn fail<In>(&mut self, now: Duration, error: OpenError) -> EventKind<In> {
         self.last_error = Some(error.text.as_str().into());
         let delay = self.backoff.fail();
-        let is_blocked = error.class != OpenClass::Unreachable;
+        let is_blocked = error.class.is_blocked();
         let delay = if is_blocked {
             self.pace.blocked_retry
         } else {
@@ -263,7 +263,7 @@ impl Peer {
 
     fn rest(&mut self, now: Duration, delay: Duration, is_blocked: bool) {
         let earliest = self.dialed_at.map_or(now, |at| at + MIN_SPACING);
-        let until = (now + delay).max(earliest);
+        let until = now.saturating_add(delay).max(earliest);
         self.enter(now, Stage::Resting { until, is_blocked });
     }
 

@@ -118,7 +118,7 @@ impl Model {
             }
             (Place::Dialing, Step::Failed(class)) if self.is_own(generation) => {
                 let delay = self.fail();
-                let is_blocked = *class != OpenClass::Unreachable;
+                let is_blocked = matches!(class, OpenClass::Refused | OpenClass::HigherTerm(_));
                 let delay = if is_blocked { (10_000, 10_000) } else { delay };
                 self.rest(now, delay, is_blocked);
                 let is_higher = matches!(class, OpenClass::HigherTerm(_));
@@ -279,7 +279,8 @@ fn decode(number: u32) -> (Step, u64, u64) {
         0..6 => Step::Begun,
         6..13 => Step::Opened,
         13..17 => Step::Failed(OpenClass::Unreachable),
-        17..19 => Step::Failed(OpenClass::Refused),
+        17 => Step::Failed(OpenClass::Refused),
+        18 => Step::Failed(OpenClass::TermTaken),
         19..21 => Step::Failed(OpenClass::HigherTerm(3)),
         21..26 => Step::Ended,
         26..29 => Step::Heard((number % 32 - 26) as usize),

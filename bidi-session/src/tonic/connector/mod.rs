@@ -33,6 +33,9 @@ pub(super) const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(8);
 /// Largest message that is sent, by default: what gRPC servers take by default.
 const MAX_MESSAGE_BYTES: usize = 4 * 1024 * 1024;
 
+/// What `tonic` shows as the address of a Unix socket.
+const UNIX_SOCKET: &str = "http://tonic/";
+
 /// What a server has to do that does not speak the handshake.
 const HOW_TO_ANSWER: &str = "a worker must answer the call with the session handshake before it reads, as `Acceptor` does; \
      for other servers there is `Handshake::Off`";
@@ -151,7 +154,8 @@ where
     }
 
     /// Sets the size of the largest message that is sent; default 4 MiB, which is what
-    /// gRPC servers take unless told otherwise. The pool's `outbox_bytes` bounds it too.
+    /// gRPC servers take unless told otherwise. The pool's `outbox_bytes`, 1 MiB unless set,
+    /// bounds it too: raise both for larger messages.
     ///
     /// A larger one is refused before it is queued, and the session stays up. Where the
     /// worker's own limit is lower, or it sends more than the generated client decodes
@@ -193,6 +197,10 @@ where
             return Err(OpenError::new(OpenClass::Refused, text));
         }
         let address = target.uri().to_string();
+        if address == UNIX_SOCKET {
+            let text = "Unix sockets are not supported: give an address such as http://host:7000";
+            return Err(OpenError::new(OpenClass::Refused, text));
+        }
         let endpoint = target
             .http2_keep_alive_interval(self.pings.interval(&address))
             .keep_alive_timeout(KEEPALIVE_TIMEOUT)

@@ -60,7 +60,7 @@ fn each_refusal_has_its_pace() {
     );
     assert_eq!(class(Refusal::Malformed(String::new())), OpenClass::Refused);
     assert_eq!(class(Refusal::StaleGeneration), OpenClass::Unreachable);
-    assert_eq!(class(Refusal::TermTaken), OpenClass::Unreachable);
+    assert_eq!(class(Refusal::TermTaken), OpenClass::TermTaken);
 }
 
 #[test]

@@ -214,7 +214,7 @@ impl<'a> Pump<'a> {
                 let now = self.clock.now();
                 // Looked at again: the way may have changed while this was read.
                 let due = match self.relay.flow(self.way) {
-                    Flow::Delay(delay) => now + delay,
+                    Flow::Delay(delay) => now.saturating_add(delay),
                     _ => now,
                 };
                 self.queue.push_back((due, chunk));
