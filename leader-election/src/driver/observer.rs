@@ -1,15 +1,17 @@
 //! Follows the leader for all observers of one election.
 
 use std::{
-    pin::Pin,
+    future::poll_fn,
+    panic::{AssertUnwindSafe, catch_unwind},
+    pin::{Pin, pin},
     sync::{Arc, Mutex, PoisonError},
-    task::{Context, Waker},
+    task::{Context, Poll, Waker},
     time::Duration,
 };
 
 use tokio::{sync::watch, task::JoinHandle};
 
-use crate::{Leader, Store, backoff::Backoff};
+use crate::{Error, ErrorKind, Leader, Store, backoff::Backoff};
 
 const RETRY_CAP: Duration = Duration::from_secs(1);
 
@@ -61,7 +63,7 @@ async fn follow(store: Arc<dyn Store>, leader: Arc<watch::Sender<Option<Leader>>
     let mut backoff = Backoff::new(RETRY_CAP, fastrand::u64(..));
     loop {
         let before = leader.subscribe();
-        if let Err(error) = store.observe(&leader).await {
+        if let Err(error) = without_panic(store.observe(&leader)).await {
             tracing::warn!(
                 error = &error as &dyn std::error::Error,
                 "cannot follow the leader"
@@ -72,4 +74,18 @@ async fn follow(store: Arc<dyn Store>, leader: Arc<watch::Sender<Option<Leader>>
         }
         tokio::time::sleep(backoff.next()).await;
     }
+}
+
+/// A panic of the store is a failure as any other: the receivers would never learn of the
+/// end of this task.
+async fn without_panic(run: impl Future<Output = Result<(), Error>>) -> Result<(), Error> {
+    let mut run = pin!(run);
+    poll_fn(|cx| {
+        let polled = catch_unwind(AssertUnwindSafe(|| run.as_mut().poll(cx)));
+        polled.unwrap_or_else(|_| {
+            let error = Error::new(ErrorKind::Unavailable, "the store panicked");
+            Poll::Ready(Err(error))
+        })
+    })
+    .await
 }

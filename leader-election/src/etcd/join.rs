@@ -61,15 +61,18 @@ impl EtcdStore {
             .or_else([found, read]);
         let response = self.txn(txn).await?;
         let reads = reads(&response);
-        let life = reads.last().and_then(|read| read.kvs().first());
-        let Some(life) = life else {
+        let (own, life) = match (response.succeeded(), reads.as_slice()) {
+            (true, [life]) => (None, life),
+            (false, [own, life]) => (own.kvs().first(), life),
+            _ => return Err(incomplete()),
+        };
+        let Some(life) = life.kvs().first() else {
             return Ok(None);
         };
         let revision = response.header().map(ResponseHeader::revision);
         let created = if response.succeeded() {
             revision
         } else {
-            let own = reads.first().and_then(|read| read.kvs().first());
             own.map(KeyValue::create_revision)
         };
         let scope = self.keys.scope(&String::from_utf8_lossy(life.value()));
@@ -118,8 +121,12 @@ impl EtcdStore {
             .and_then([TxnOp::put(life, made.as_str(), None)])
             .or_else([TxnOp::get(life, None)]);
         let response = self.txn(txn).await?;
+        if response.succeeded() {
+            return Ok(made);
+        }
         let reads = reads(&response);
         let found = reads.first().and_then(|read| read.kvs().first());
-        Ok(found.map_or(made, |kv| String::from_utf8_lossy(kv.value()).into_owned()))
+        let found = found.ok_or_else(incomplete)?;
+        Ok(String::from_utf8_lossy(found.value()).into_owned())
     }
 }

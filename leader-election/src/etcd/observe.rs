@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 
 use etcd_client::{Client, EventType, GetOptions, KeyValue, Txn, TxnOp, WatchResponse};
-use tokio::sync::watch;
+use tokio::{sync::watch, time::timeout_at};
 
 use super::{
     keys::Keys,
@@ -11,7 +11,11 @@ use super::{
     store::{EtcdStore, incomplete},
     watch::{Notice, Watched},
 };
-use crate::{Error, Leader};
+use crate::{Error, Leader, clock::tokio_now};
+
+/// For how many limits of a call a watch is relied on: by default one TTL, as the driver
+/// relies on that of a candidate.
+const PATIENCE: u32 = 6;
 
 /// The queue as the watch tells it: keys only, values may be large.
 #[derive(Debug, Default)]
@@ -77,20 +81,28 @@ impl Queue {
 // ===== impl EtcdStore =====
 
 impl EtcdStore {
-    /// Shows every leader until the watch ends.
+    /// Shows every leader until the watch ends, or was relied on for long enough.
     pub(super) async fn follow(&self, leader: &watch::Sender<Option<Leader>>) -> Result<(), Error> {
+        let limit = self.link.limit();
         let (mut queue, read) = self.list().await?;
         let mut shown = None;
-        self.show(&queue, &mut shown, leader).await?;
+        let mut until = tokio_now() + limit * PATIENCE;
+        if !self.show(&queue, &mut shown, leader).await? {
+            until = tokio_now() + limit;
+        }
         let watched = vec![Watched::prefix(self.keys.prefix().to_vec())];
         let mut watch = self.link.watch(watched, read).await?;
-        loop {
-            match watch.next().await? {
+        // After that the queue is read anew: a watch may live and tell of nothing.
+        while let Ok(notice) = timeout_at(until, watch.next()).await {
+            match notice? {
                 Notice::Compacted => return Ok(()),
                 Notice::Events(response) => queue.take(&self.keys, &response, &mut shown),
             }
-            self.show(&queue, &mut shown, leader).await?;
+            if !self.show(&queue, &mut shown, leader).await? {
+                until = until.min(tokio_now() + limit);
+            }
         }
+        Ok(())
     }
 
     /// Returns all candidates in the order in which they lead.
@@ -133,20 +145,21 @@ impl EtcdStore {
     }
 
     /// Shows the first of the queue, whose value is read where it is not known.
+    ///
+    /// False where the first has left already: the watch is about to say so, unless it is
+    /// out of order.
     async fn show(
         &self,
         queue: &Queue,
         shown: &mut Option<Shown>,
         leader: &watch::Sender<Option<Leader>>,
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
         match queue.first() {
             None => *shown = None,
             Some((created, key)) => {
                 if shown.as_ref().is_none_or(|shown| shown.created != created) {
-                    let read = self.read_leader(created, key).await?;
-                    // It has left meanwhile: the watch is about to say so.
-                    let Some(read) = read else {
-                        return Ok(());
+                    let Some(read) = self.read_leader(created, key).await? else {
+                        return Ok(false);
                     };
                     *shown = Some(read);
                 }
@@ -160,7 +173,7 @@ impl EtcdStore {
             }
             differs
         });
-        Ok(())
+        Ok(true)
     }
 
     async fn read_leader(&self, created: i64, key: &[u8]) -> Result<Option<Shown>, Error> {

@@ -145,6 +145,7 @@ impl Store for EtcdStore {
 
     async fn wait(&self, place: &Place, known: Standing) -> Result<Standing, Error> {
         let own = self.keys.candidate(place.id);
+        let mut was_compacted = false;
         loop {
             let (view, standing) = self.view(place).await?;
             if standing != known {
@@ -157,9 +158,13 @@ impl Store for EtcdStore {
             let read = i64::try_from(view.proof.revision).unwrap_or(0);
             let mut watch = self.link.watch(watched, read).await?;
             loop {
-                let notice = watch.next().await?;
-                let is_news = match notice {
-                    Notice::Compacted => true,
+                let is_news = match watch.next().await? {
+                    // The driver asks again, after a pause.
+                    Notice::Compacted if was_compacted => return Ok(known),
+                    Notice::Compacted => {
+                        was_compacted = true;
+                        true
+                    }
                     Notice::Events(response) => {
                         let mut events = response.events().iter();
                         events.any(|event| is_change(event, &own, place.token))

@@ -6,6 +6,8 @@ mod child;
 mod cluster;
 mod conformance;
 mod early_takeover;
+#[cfg(feature = "_fake-etcd")]
+mod fake;
 mod false_alarms;
 mod faults;
 mod first_steps;
