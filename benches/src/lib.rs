@@ -5,6 +5,8 @@
 //! in a process of their own: the measuring program runs itself again as the server.
 
 mod bare;
+#[cfg(feature = "etcd")]
+mod election;
 mod fleet;
 mod floor;
 mod keeper;
@@ -18,6 +20,8 @@ mod unary;
 mod wire;
 
 pub use bare::Bare;
+#[cfg(feature = "etcd")]
+pub use election::{Cycle, ElectionCall, Etcd, Ours, RawCalls, TwoTxns, candidate};
 pub use fleet::{Courier, Fleet, OUTBOX_LEN, Rounds, barrier, count, echo, endpoint, mark};
 pub use floor::Floor;
 pub use keeper::{Change, Keeper, Loops};
