@@ -150,7 +150,8 @@ impl Guard {
     /// deadline holds. Zero means that the lease is over: a loss, at once and final.
     ///
     /// Changes nothing from the cancel point on or after [`finish`](Self::finish):
-    /// what was refused or cancelled once stays so. Never waits.
+    /// what was refused or cancelled once stays so. Waits for nothing but others who set
+    /// the kernel's timer, which takes each a microsecond.
     pub fn extend(&self, deadline: Duration) {
         self.record.extend(deadline);
     }

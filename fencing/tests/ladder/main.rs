@@ -41,6 +41,18 @@ const SCENARIOS: &[(&str, fn())] = &[
     ),
     ("block_a_waker", foreign_code::block_a_waker),
     ("panic_in_a_waker", foreign_code::panic_in_a_waker),
+    (
+        "lose_with_a_blocking_waker",
+        foreign_code::lose_with_a_blocking_waker,
+    ),
+    (
+        "signal_the_watchdogs_threads",
+        foreign_code::signal_the_watchdogs_threads,
+    ),
+    (
+        "start_without_threads",
+        missing_backstop::start_without_threads,
+    ),
     ("ignore_cancellation", ignored_cancel::ignore_cancellation),
     ("lose_while_working", ignored_cancel::lose_while_working),
     ("say_the_grade", missing_backstop::say_the_grade),
