@@ -99,6 +99,7 @@ fn last_action(has_backstop: bool) -> (Duration, bool) {
 }
 
 #[test]
+#[cfg_attr(fencing_portable, ignore = "there is no kernel timer")]
 fn no_thread_acts_later_than_the_kernels_timer() {
     let rounds = if std::env::var_os("SOAK").is_some() {
         100
@@ -121,6 +122,7 @@ fn no_thread_acts_later_than_the_kernels_timer() {
 
 /// Proves that the test above can fail.
 #[test]
+#[cfg_attr(fencing_portable, ignore = "there is no kernel timer")]
 fn without_the_kernel_some_thread_acts_later_than_that() {
     let _machine = child::take_machine();
     let _neighbors = Neighbors::start();

@@ -27,6 +27,7 @@ pub(crate) fn require_the_backstop() {
 }
 
 #[test]
+#[cfg_attr(fencing_portable, ignore = "there is no kernel timer")]
 fn a_plain_process_has_the_kernel_behind_it() {
     let running = child::start("say_the_grade");
     assert_eq!(running.told("grade"), "Kernel");
@@ -35,6 +36,7 @@ fn a_plain_process_has_the_kernel_behind_it() {
 }
 
 #[test]
+#[cfg_attr(fencing_portable, ignore = "there is no kernel timer")]
 fn without_a_timer_best_effort_says_so_and_required_refuses() {
     let running = child::start_under(WITHOUT_TIMERS, "say_the_grade");
     assert_eq!(running.told("grade"), "Thread");
@@ -76,6 +78,8 @@ pub(crate) fn start_without_threads() {
     limit_threads(0);
     let every = [
         config(),
+        // Without a timer this one fails for its want.
+        #[cfg(not(fencing_portable))]
         config().with_backstop(Backstop::Required),
         config().with_backstop(Backstop::Off),
         config().with_policy(Policy::CancelOnly),

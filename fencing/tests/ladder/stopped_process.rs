@@ -15,6 +15,7 @@ pub(crate) fn spin() {
 
 /// Check 6: the kernel ends what is stopped, without waking it.
 #[test]
+#[cfg_attr(fencing_portable, ignore = "there is no kernel timer")]
 fn a_stopped_process_is_ended_by_the_kernel() {
     let rounds = if std::env::var_os("SOAK").is_some() {
         20
@@ -51,6 +52,7 @@ pub(crate) fn renew_for_ever() {
 
 /// Renewals race with the timer all the time: a healthy process lives.
 #[test]
+#[cfg_attr(fencing_portable, ignore = "there is no kernel timer")]
 fn a_process_that_renews_is_never_ended() {
     let ended = child::run("renew_for_ever");
     assert_eq!(ended.status.code(), Some(0), "{ended:?}");
