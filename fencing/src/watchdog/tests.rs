@@ -1,8 +1,12 @@
 use std::future::Future;
-use std::thread;
+use std::process::{Command, ExitStatus, Stdio};
+use std::{panic, thread};
 
 use super::*;
 use crate::boot_time;
+use crate::config::EXIT_CODE;
+
+use super::thread::or_end;
 
 /// The thread looks at a guard this much before its kill point is due, and some more.
 const LEAD: Duration = Duration::from_millis(2_600);
@@ -44,4 +48,59 @@ fn finish(guard: &Guard) {
     let finished = std::pin::pin!(guard.finish());
     let mut cx = std::task::Context::from_waker(std::task::Waker::noop());
     assert!(finished.poll(&mut cx).is_ready());
+}
+
+/// Says in which child a test is, and how its panic hook is.
+const HOOK: &str = "FENCING_TEST_PANIC_HOOK";
+
+/// A guard whose watchdog's thread panics: nobody but the kernel acts on it then.
+#[test]
+#[ignore = "started by other tests, in a child"]
+fn child_whose_watchdog_panics() {
+    let config = WatchdogConfig::default();
+    let (watchdog, _) = Watchdog::simulated(config.clone(), boot_time).unwrap();
+    let dead_man = Arc::new(dead_man(&config).unwrap());
+    let watchdog = Watchdog {
+        dead_man,
+        ..watchdog
+    };
+    let _guard = watchdog.guard(1, boot_time() + LEAD).unwrap();
+    if std::env::var(HOOK).unwrap() == "blocks" {
+        panic::set_hook(Box::new(|_| block()));
+    }
+    thread::spawn(|| or_end(Policy::Abort, || panic!("the test asked for it")));
+    // Longer than anything should take.
+    thread::sleep(Duration::from_secs(60));
+}
+
+fn block() -> ! {
+    loop {
+        thread::park();
+    }
+}
+
+fn panicking(hook: &str) -> ExitStatus {
+    let name = "watchdog::tests::child_whose_watchdog_panics";
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command.args([name, "--exact", "--ignored", "--nocapture"]);
+    command.stdout(Stdio::null()).stderr(Stdio::null());
+    command.env(HOOK, hook).status().unwrap()
+}
+
+#[test]
+#[cfg(unix)]
+fn a_panic_in_the_thread_ends_the_process_at_once() {
+    let start = boot_time();
+    assert_eq!(panicking("prints").code(), Some(EXIT_CODE));
+    let took = boot_time() - start;
+    assert!(took < LEAD, "by the kernel's timer? after {took:?}");
+}
+
+/// A panic hook runs on the thread that panics, before anything else can.
+#[test]
+#[cfg(all(target_os = "linux", not(fencing_portable)))]
+fn a_panic_hook_that_blocks_the_thread_leaves_it_to_the_kernel() {
+    use std::os::unix::process::ExitStatusExt;
+
+    assert_eq!(panicking("blocks").signal(), Some(9));
 }

@@ -101,11 +101,7 @@ fn last_action(has_backstop: bool) -> (Duration, bool) {
 #[test]
 #[cfg_attr(fencing_portable, ignore = "there is no kernel timer")]
 fn no_thread_acts_later_than_the_kernels_timer() {
-    let rounds = if std::env::var_os("SOAK").is_some() {
-        100
-    } else {
-        20
-    };
+    let rounds = child::rounds(20, 100);
     let _machine = child::take_machine();
     let _neighbors = Neighbors::start();
     let mut latest = Duration::ZERO;

@@ -55,7 +55,7 @@ fn what_is_not_wanted_is_not_granted() {
 /// Leaves this process this many threads, those that it has included.
 fn limit_threads(count: u64) {
     // Nothing binds root: be nobody, who can write to the folder all the same.
-    let folder = child::shared("draft");
+    let folder = child::shared("refused");
     fs::set_permissions(folder.parent().unwrap(), Permissions::from_mode(0o777)).unwrap();
     let nobody = 65_534;
     let limit = libc::rlimit {

@@ -17,11 +17,7 @@ pub(crate) fn spin() {
 #[test]
 #[cfg_attr(fencing_portable, ignore = "there is no kernel timer")]
 fn a_stopped_process_is_ended_by_the_kernel() {
-    let rounds = if std::env::var_os("SOAK").is_some() {
-        20
-    } else {
-        4
-    };
+    let rounds = child::rounds(4, 20);
     let mut killed = 0;
     for round in 0..rounds {
         let running = child::start("spin");

@@ -11,7 +11,7 @@ use fencing::{EXIT_CODE, Guard, GuardState, Policy, Watchdog, WatchdogConfig, bo
 use crate::{LEAD, block, child, config, guard};
 
 /// Finishes a guard of which no permit is held.
-fn finish(guard: &Guard) {
+pub(crate) fn finish(guard: &Guard) {
     let finished = pin!(guard.finish());
     let is_ready = finished
         .poll(&mut Context::from_waker(Waker::noop()))
