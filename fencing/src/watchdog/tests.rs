@@ -64,9 +64,14 @@ fn child_whose_watchdog_panics() {
         dead_man,
         ..watchdog
     };
-    let _guard = watchdog.guard(1, boot_time() + LEAD).unwrap();
-    if std::env::var(HOOK).unwrap() == "blocks" {
-        panic::set_hook(Box::new(|_| block()));
+    let guard = watchdog.guard(1, boot_time() + LEAD).unwrap();
+    match std::env::var(HOOK).unwrap().as_str() {
+        "blocks" => panic::set_hook(Box::new(|_| block())),
+        "trips" => {
+            panic::set_hook(Box::new(|_| block()));
+            guard.trip();
+        }
+        _ => {}
     }
     thread::spawn(|| or_end(Policy::Abort, || panic!("the test asked for it")));
     // Longer than anything should take.
@@ -103,4 +108,9 @@ fn a_panic_hook_that_blocks_the_thread_leaves_it_to_the_kernel() {
     use std::os::unix::process::ExitStatusExt;
 
     assert_eq!(panicking("blocks").signal(), Some(9));
+    // A loss that is told is not left to the kill point.
+    let start = boot_time();
+    assert_eq!(panicking("trips").signal(), Some(9));
+    let took = boot_time() - start;
+    assert!(took < LEAD, "at the kill point? after {took:?}");
 }
