@@ -27,6 +27,12 @@ pub fn boot_time() -> Duration {
     system::now()
 }
 
+/// Says whether the clock counts time in suspend as the timers of the kernel do that are
+/// set by it. One set by another clock would fire at a wrong time.
+pub(crate) fn has_boot_clock() -> bool {
+    system::has_boot_clock()
+}
+
 /// A source of time since boot.
 #[derive(Clone)]
 pub(crate) enum Clock {
@@ -59,7 +65,7 @@ impl fmt::Debug for Clock {
     }
 }
 
-#[cfg(any(target_os = "linux", target_os = "android"))]
+#[cfg(all(any(target_os = "linux", target_os = "android"), not(fencing_portable)))]
 mod system {
     use std::sync::OnceLock;
     use std::time::Duration;
@@ -71,30 +77,85 @@ mod system {
     static SOURCE: OnceLock<ClockId> = OnceLock::new();
 
     pub(super) fn now() -> Duration {
-        let source = SOURCE
-            .get_or_init(|| choose(clock_gettime_dynamic(DynamicClockId::Boottime).map(drop)));
-        super::to_duration(clock_gettime(*source))
+        super::to_duration(clock_gettime(source(&SOURCE, read_boot_clock)))
     }
 
-    /// Chooses the clock by the outcome of one reading of the boot clock.
-    fn choose(boottime: io::Result<()>) -> ClockId {
-        match boottime {
-            Ok(()) => ClockId::Boottime,
-            Err(error) => {
-                tracing::warn!(%error, "no boot clock: deadlines do not count time in suspend");
-                ClockId::Monotonic
-            }
+    pub(super) fn has_boot_clock() -> bool {
+        source(&SOURCE, read_boot_clock) == ClockId::Boottime
+    }
+
+    fn read_boot_clock() -> io::Result<()> {
+        clock_gettime_dynamic(DynamicClockId::Boottime).map(drop)
+    }
+
+    /// Chooses the clock by one reading of the boot clock. Nobody waits for the one who
+    /// chooses, and the warning may read the clock itself.
+    fn source(chosen: &OnceLock<ClockId>, boottime: fn() -> io::Result<()>) -> ClockId {
+        if let Some(source) = chosen.get() {
+            return *source;
         }
+        let (choice, error) = match boottime() {
+            Ok(()) => (ClockId::Boottime, None),
+            Err(error) => (ClockId::Monotonic, Some(error)),
+        };
+        if chosen.set(choice).is_ok()
+            && let Some(error) = error
+        {
+            tracing::warn!(%error, "no boot clock: deadlines do not count time in suspend");
+        }
+        *chosen.get().unwrap_or(&choice)
     }
 
     #[cfg(test)]
     mod tests {
+        use std::sync::atomic::{AtomicUsize, Ordering};
+
+        use tracing::span::{Attributes, Id, Record};
+        use tracing::{Event, Level, Metadata, Subscriber};
+
         use super::*;
 
+        /// Counts what is logged, and reads the clock for it, as loggers do.
+        struct Counting {
+            chosen: OnceLock<ClockId>,
+            warnings: AtomicUsize,
+        }
+
+        impl Subscriber for &'static Counting {
+            fn enabled(&self, _: &Metadata<'_>) -> bool {
+                true
+            }
+            fn new_span(&self, _: &Attributes<'_>) -> Id {
+                Id::from_u64(1)
+            }
+            fn record(&self, _: &Id, _: &Record<'_>) {}
+            fn record_follows_from(&self, _: &Id, _: &Id) {}
+            fn event(&self, event: &Event<'_>) {
+                assert_eq!(*event.metadata().level(), Level::WARN);
+                self.warnings.fetch_add(1, Ordering::SeqCst);
+                source(&self.chosen, || Err(io::Errno::INVAL));
+            }
+            fn enter(&self, _: &Id) {}
+            fn exit(&self, _: &Id) {}
+        }
+
         #[test]
-        fn a_kernel_without_boot_clock_gets_the_monotonic_one() {
-            assert_eq!(choose(Ok(())), ClockId::Boottime);
-            assert_eq!(choose(Err(io::Errno::INVAL)), ClockId::Monotonic);
+        fn a_kernel_without_boot_clock_gets_the_monotonic_one_and_one_warning() {
+            let counting: &'static Counting = Box::leak(Box::new(Counting {
+                chosen: OnceLock::new(),
+                warnings: AtomicUsize::new(0),
+            }));
+            tracing::subscriber::with_default(counting, || {
+                for _ in 0..3 {
+                    let chosen = source(&counting.chosen, || Err(io::Errno::INVAL));
+                    assert_eq!(chosen, ClockId::Monotonic);
+                    let chosen = source(&OnceLock::new(), || Ok(()));
+                    assert_eq!(chosen, ClockId::Boottime);
+                }
+            });
+            let said = counting.warnings.load(Ordering::SeqCst);
+            assert_eq!(said, 1);
+            println!("CASE F05 fault={said}");
         }
 
         #[test]
@@ -107,7 +168,10 @@ mod system {
     }
 }
 
-#[cfg(all(unix, not(any(target_os = "linux", target_os = "android"))))]
+#[cfg(all(
+    unix,
+    any(fencing_portable, not(any(target_os = "linux", target_os = "android")))
+))]
 mod system {
     use std::time::Duration;
 
@@ -115,6 +179,10 @@ mod system {
 
     pub(super) fn now() -> Duration {
         super::to_duration(clock_gettime(ClockId::Monotonic))
+    }
+
+    pub(super) fn has_boot_clock() -> bool {
+        false
     }
 }
 
@@ -128,6 +196,10 @@ mod system {
     #[expect(clippy::disallowed_methods, reason = "this file is the crate's clock")]
     pub(super) fn now() -> Duration {
         Instant::now().duration_since(*START.get_or_init(Instant::now))
+    }
+
+    pub(super) fn has_boot_clock() -> bool {
+        false
     }
 }
 

@@ -11,6 +11,7 @@
 
 mod alarm;
 mod backstop;
+mod blocking;
 mod clock;
 mod config;
 mod end;

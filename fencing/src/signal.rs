@@ -1,5 +1,6 @@
 //! An event that happens once and stays.
 
+use std::mem;
 use std::panic::{self, AssertUnwindSafe};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -46,5 +47,8 @@ impl Signal {
 /// on whatever they do.
 pub(crate) fn wake_all(waiting: &Notify) {
     let woken = panic::catch_unwind(AssertUnwindSafe(|| waiting.notify_waiters()));
-    drop(woken);
+    if let Err(payload) = woken {
+        // Foreign code, too: its drop may panic.
+        mem::forget(payload);
+    }
 }

@@ -107,9 +107,15 @@ fn finish_is_woken_by_the_last_permit() {
         let guard = guard.clone();
         move || wait(guard.finish())
     });
+    // For code without async it is the same.
+    let finished_blocking = on_thread({
+        let guard = guard.clone();
+        move || guard.finish_blocking()
+    });
     wait(guard.cancelled());
     drop(permit);
     finished.join();
+    finished_blocking.join();
     assert_eq!(guard.state(), GuardState::Finished);
 }
 

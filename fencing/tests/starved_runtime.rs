@@ -149,10 +149,17 @@ fn a_cancelled_guard_is_lost_at_its_abort_point_unless_finished() {
 /// Wakers are other people's code: one that panics must not end the watchdog.
 #[test]
 fn a_waker_that_panics_does_not_end_the_watchdog() {
+    /// So does what it panics with.
+    struct Payload;
+    impl Drop for Payload {
+        fn drop(&mut self) {
+            panic!("the drop of a payload panics, as this test wants");
+        }
+    }
     struct Panics;
     impl Wake for Panics {
         fn wake(self: Arc<Self>) {
-            panic!("a waker panics, as this test wants");
+            std::panic::panic_any(Payload);
         }
     }
     let (watchdog, _) = watchdog();

@@ -13,7 +13,7 @@ use rustix::time::{
 };
 
 use crate::alarm::LONGEST_NAP;
-use crate::clock::boot_time;
+use crate::clock::{boot_time, has_boot_clock};
 
 /// Counts time in suspend: a sleep over a suspend ends when the machine wakes.
 #[derive(Debug)]
@@ -30,7 +30,7 @@ impl Alarm {
         let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
         let timer = match timerfd_create(TimerfdClockId::Boottime, flags) {
-            Ok(timer) => Some(timer),
+            Ok(timer) => has_boot_clock().then_some(timer),
             Err(Errno::INVAL | Errno::NOSYS) => None,
             Err(error) => return Err(error.into()),
         };

@@ -1,15 +1,18 @@
 //! Wakes one thread at a reading of the boot clock, or at once.
 
-#[cfg(any(target_os = "linux", target_os = "android"))]
+#[cfg(all(any(target_os = "linux", target_os = "android"), not(fencing_portable)))]
 mod linux;
-#[cfg(any(test, not(any(target_os = "linux", target_os = "android"))))]
+#[cfg(any(
+    test,
+    not(all(any(target_os = "linux", target_os = "android"), not(fencing_portable)))
+))]
 mod portable;
 
 use std::time::Duration;
 
-#[cfg(any(target_os = "linux", target_os = "android"))]
+#[cfg(all(any(target_os = "linux", target_os = "android"), not(fencing_portable)))]
 pub(crate) use linux::Alarm;
-#[cfg(not(any(target_os = "linux", target_os = "android")))]
+#[cfg(not(all(any(target_os = "linux", target_os = "android"), not(fencing_portable))))]
 pub(crate) use portable::Alarm;
 
 /// How long a sleep lasts at most where the timer does not count suspend: the
@@ -91,7 +94,7 @@ mod tests {
         };
     }
 
-    #[cfg(any(target_os = "linux", target_os = "android"))]
+    #[cfg(all(any(target_os = "linux", target_os = "android"), not(fencing_portable)))]
     contract!(linux, crate::alarm::linux::Alarm);
     contract!(portable, crate::alarm::portable::Alarm);
 }

@@ -72,6 +72,13 @@ impl<T: Timer, G: Wishes> Arming<T, G> {
         self.set(&mut self.lock());
     }
 
+    /// Does so unless somebody else does, who may be stopped meanwhile. Waits for nothing.
+    pub(crate) fn try_follow(&self) {
+        if let Some(mut state) = super::sync::try_lock(&self.state) {
+            self.set(&mut state);
+        }
+    }
+
     fn set(&self, state: &mut State<G>) {
         while let Some(guard) = &state.guard {
             let wanted = match guard.wish() {

@@ -5,11 +5,10 @@ mod arming;
 use std::io;
 use std::sync::Arc;
 
-#[cfg(target_os = "linux")]
+use crate::config::Backstop;
 use crate::end::KernelTimer;
 use crate::guard::Cell;
 
-#[cfg(target_os = "linux")]
 use arming::Arming;
 pub(crate) use arming::{Timer, Wish, Wishes};
 
@@ -31,7 +30,6 @@ pub enum Grade {
 /// The kernel's timer, if there is one, armed for the present guard.
 #[derive(Debug)]
 pub(crate) struct DeadMan {
-    #[cfg(target_os = "linux")]
     arming: Option<Arming<KernelTimer, Arc<Cell>>>,
     grade: Grade,
 }
@@ -42,25 +40,53 @@ impl DeadMan {
     /// Makes none: the watchdog's thread is all there is.
     pub(crate) fn none() -> Self {
         Self {
-            #[cfg(target_os = "linux")]
             arming: None,
             grade: Grade::Thread,
         }
     }
 
-    /// Makes a timer of the kernel.
-    #[cfg(target_os = "linux")]
-    pub(crate) fn new() -> io::Result<Self> {
+    /// Makes what is wanted, as far as it is granted.
+    ///
+    /// An error if it is required and not granted.
+    pub(crate) fn granted(wanted: Backstop) -> io::Result<Self> {
+        match wanted {
+            Backstop::Off => Ok(Self::none()),
+            Backstop::BestEffort | Backstop::Required => Self::settled(wanted, Self::new()),
+        }
+    }
+
+    fn settled(wanted: Backstop, made: io::Result<Self>) -> io::Result<Self> {
+        match made {
+            Err(error) if wanted == Backstop::Required => Err(error),
+            Err(error) => {
+                tracing::warn!(%error, "no timer of the kernel stands behind the watchdog's thread");
+                Ok(Self::none())
+            }
+            Ok(made) => {
+                if made.grade() == Grade::Handler {
+                    tracing::warn!(
+                        "this process is the first one: while it is stopped, nothing ends it"
+                    );
+                }
+                Ok(made)
+            }
+        }
+    }
+
+    fn new() -> io::Result<Self> {
+        Self::on(crate::clock::has_boot_clock())
+    }
+
+    /// Makes a timer of the kernel, if deadlines are readings of the clock that it has.
+    fn on(has_boot_clock: bool) -> io::Result<Self> {
+        if !has_boot_clock {
+            let text = "deadlines are not readings of the boot clock, which the timer goes by";
+            return Err(io::Error::new(io::ErrorKind::Unsupported, text));
+        }
         let timer = KernelTimer::new()?;
         let grade = timer.grade();
         let arming = Some(Arming::new(timer));
         Ok(Self { arming, grade })
-    }
-
-    /// Makes a timer of the kernel.
-    #[cfg(not(target_os = "linux"))]
-    pub(crate) fn new() -> io::Result<Self> {
-        Err(io::ErrorKind::Unsupported.into())
     }
 
     pub(crate) fn grade(&self) -> Grade {
@@ -69,19 +95,22 @@ impl DeadMan {
 
     /// Follows this guard from here on.
     pub(crate) fn adopt(&self, guard: &Arc<Cell>) {
-        #[cfg(target_os = "linux")]
         if let Some(arming) = &self.arming {
             arming.adopt(Arc::clone(guard));
         }
-        #[cfg(not(target_os = "linux"))]
-        let _ = guard;
     }
 
     /// Does what the guard wants now. To be called after each change of it.
     pub(crate) fn follow(&self) {
-        #[cfg(target_os = "linux")]
         if let Some(arming) = &self.arming {
             arming.follow();
+        }
+    }
+
+    /// Does so unless somebody is about to. Waits for nothing.
+    pub(crate) fn try_follow(&self) {
+        if let Some(arming) = &self.arming {
+            arming.try_follow();
         }
     }
 }
@@ -94,5 +123,45 @@ mod sync {
         mutex
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    pub(super) fn try_lock<T>(mutex: &Mutex<T>) -> Option<MutexGuard<'_, T>> {
+        match mutex.try_lock() {
+            Ok(locked) => Some(locked),
+            Err(std::sync::TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(std::sync::TryLockError::WouldBlock) => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a kernel without the boot clock leads to, which this one has.
+    #[test]
+    fn without_a_timer_best_effort_is_the_thread_and_required_an_error() {
+        let denied = || Err(io::ErrorKind::Unsupported.into());
+        let granted = DeadMan::settled(Backstop::BestEffort, denied()).unwrap();
+        assert_eq!(granted.grade(), Grade::Thread);
+        DeadMan::settled(Backstop::Required, denied()).unwrap_err();
+        let off = DeadMan::granted(Backstop::Off).unwrap();
+        assert_eq!(off.grade(), Grade::Thread);
+    }
+
+    #[cfg(all(target_os = "linux", not(fencing_portable)))]
+    #[test]
+    fn a_timer_on_another_clock_than_the_deadlines_is_none() {
+        let error = DeadMan::on(false).unwrap_err();
+        assert!(error.to_string().contains("boot clock"), "{error}");
+        assert_eq!(DeadMan::on(true).unwrap().grade(), Grade::Kernel);
+    }
+
+    #[cfg(not(all(target_os = "linux", not(fencing_portable))))]
+    #[test]
+    fn elsewhere_the_thread_is_all_there_is() {
+        DeadMan::granted(Backstop::Required).unwrap_err();
+        let granted = DeadMan::granted(Backstop::BestEffort).unwrap();
+        assert_eq!(granted.grade(), Grade::Thread);
     }
 }

@@ -1,7 +1,6 @@
 //! The resource's half: a verifier that admits tokens in rising order only.
 
 mod admission;
-mod blocking;
 mod desk;
 mod error;
 mod lock;
@@ -18,8 +17,8 @@ use std::time::Duration;
 pub use admission::Admission;
 pub use error::{AdmitError, OpenError, ResetError, StaleToken, StorageError, WrongScope};
 
+use crate::blocking::block_on;
 use crate::token::{Scope, Token};
-use blocking::block_on;
 use desk::{Call, Desk};
 use state::State;
 use store::Store;

@@ -47,7 +47,7 @@ impl Cell {
     }
 
     /// Moves the deadline of a live guard later, never earlier. Zero is a loss.
-    pub(super) fn extend(&self, deadline: Duration) -> GuardState {
+    pub(crate) fn extend(&self, deadline: Duration) -> GuardState {
         let state = self.update(|word| word.extended(deadline)).state();
         if state == GuardState::Live {
             self.latest.fetch_max(nanos(deadline), Ordering::SeqCst);
@@ -59,6 +59,19 @@ impl Cell {
     pub(super) fn abort_at(&self) -> Duration {
         let latest = Duration::from_nanos(self.latest.load(Ordering::SeqCst));
         self.timing.abort_at(latest)
+    }
+
+    /// Returns the kill point of the latest deadline.
+    pub(super) fn kill_at(&self) -> Duration {
+        let latest = Duration::from_nanos(self.latest.load(Ordering::SeqCst));
+        latest.saturating_sub(KILL_MARGIN)
+    }
+
+    /// Finishes without telling anybody, as a caller that is held up.
+    #[cfg(test)]
+    pub(crate) fn finish(&self) {
+        self.update(Word::closed);
+        self.update(Word::finished);
     }
 
     /// Applies what time alone has made of the guard, and returns its state.

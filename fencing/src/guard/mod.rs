@@ -12,6 +12,8 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use crate::blocking::block_on;
+
 pub(crate) use cell::Cell;
 pub use error::{Lost, Refused};
 pub(crate) use record::Record;
@@ -150,7 +152,8 @@ impl Guard {
     /// deadline holds. Zero means that the lease is over: a loss, at once and final.
     ///
     /// Changes nothing from the cancel point on or after [`finish`](Self::finish):
-    /// what was refused or cancelled once stays so. Never waits.
+    /// what was refused or cancelled once stays so. Waits for nothing but others who set
+    /// the kernel's timer, which takes each a microsecond.
     pub fn extend(&self, deadline: Duration) {
         self.record.extend(deadline);
     }
@@ -178,6 +181,14 @@ impl Guard {
     /// its abort point. Call it again to go on waiting.
     pub async fn finish(&self) {
         self.record.finish().await;
+    }
+
+    /// Like [`finish`](Self::finish), for code without async: blocks the thread.
+    ///
+    /// A permit that this very thread holds is never dropped then, and the guard is lost
+    /// at its abort point.
+    pub fn finish_blocking(&self) {
+        block_on(self.finish());
     }
 
     fn lost(&self) -> Lost {

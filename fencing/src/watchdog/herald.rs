@@ -11,7 +11,7 @@ use std::{io, thread};
 
 use crate::alarm::Alarm;
 use crate::clock::boot_time;
-use crate::config::LAST_WORDS;
+use crate::end::mask_signals;
 use crate::watchdog::Slot;
 use crate::watchdog::words::Words;
 
@@ -60,11 +60,10 @@ impl Herald {
         self.desk.alarm.wake();
     }
 
-    /// Writes these words to stderr, and waits for it for at most 100 ms.
-    pub(super) fn say(&self, words: Words) {
+    /// Writes these words to stderr, and waits for it until then at most.
+    pub(super) fn say(&self, words: Words, until: Duration) {
         // Nobody sets them twice: the process ends behind this call.
         let _ = self.desk.words.set(words);
-        let until = boot_time() + LAST_WORDS;
         self.desk.alarm.wake();
         while !self.desk.is_done.load(Ordering::SeqCst) && boot_time() < until {
             self.desk.done.sleep_until(Some(until));
@@ -80,6 +79,7 @@ impl Drop for Herald {
 }
 
 fn run(slot: &Slot, desk: &Desk) {
+    mask_signals();
     loop {
         let is_over = desk.is_over.load(Ordering::SeqCst);
         // The words first: a waker may not come back.
@@ -114,5 +114,5 @@ fn write(mut bytes: &[u8]) {
 fn write(bytes: &[u8]) {
     use std::io::Write;
 
-    let _ = std::io::stderr().write_all(bytes);
+    let _ = io::stderr().write_all(bytes);
 }

@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use crate::backstop::{DeadMan, Grade};
 use crate::clock::Clock;
-use crate::config::{Backstop, Policy, WatchdogConfig};
+use crate::config::{Policy, WatchdogConfig};
 use crate::guard::{Guard, GuardState, Record};
 
 pub use error::{GuardError, StartError};
@@ -65,7 +65,8 @@ impl Watchdog {
     /// # Errors
     ///
     /// [`StartError`] when the configuration does not validate, or the system grants
-    /// no thread or no timer. Do not compete for the lease then.
+    /// no thread or no timer for it, whatever the policy: nothing could cancel then. Do
+    /// not compete for the lease then.
     pub fn start(config: WatchdogConfig) -> Result<Self, StartError> {
         config.validate()?;
         // The timer before the threads, which take its signal.
@@ -178,20 +179,11 @@ impl Slot {
 
 /// Makes what stands behind the thread, as far as it is wanted and granted.
 fn dead_man(config: &WatchdogConfig) -> Result<DeadMan, StartError> {
-    if config.policy != Policy::Abort || config.backstop == Backstop::Off {
-        return Ok(DeadMan::none());
+    match config.policy {
+        Policy::Abort => DeadMan::granted(config.backstop).map_err(StartError::Backstop),
+        Policy::CancelOnly => Ok(DeadMan::none()),
     }
-    let made = DeadMan::new();
-    let made = match (made, config.backstop) {
-        (Err(error), Backstop::Required) => return Err(StartError::Backstop(error)),
-        (Err(error), _) => {
-            tracing::warn!(%error, "no timer of the kernel stands behind the watchdog's thread");
-            return Ok(DeadMan::none());
-        }
-        (Ok(made), _) => made,
-    };
-    if made.grade() == Grade::Handler {
-        tracing::warn!("this process is the first one: while it is stopped, nothing ends it");
-    }
-    Ok(made)
 }
+
+#[cfg(test)]
+mod tests;

@@ -4,11 +4,12 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use crate::alarm::Alarm;
 use crate::clock::boot_time;
-use crate::config::{EXIT_CODE, Policy};
-use crate::end::{exit_now, take_signal};
+use crate::config::{EXIT_CODE, LAST_WORDS, Policy};
+use crate::end::{exit_now, mask_signals};
 use crate::guard::{GuardState, Record};
 use crate::watchdog::herald::Herald;
 use crate::watchdog::words::Words;
@@ -80,12 +81,8 @@ impl Drop for Thread {
 
 impl Post {
     fn hold(&self) {
-        take_signal();
-        let held = catch_unwind(AssertUnwindSafe(|| self.watch()));
-        if held.is_err() && self.policy == Policy::Abort {
-            // Nobody would act on a guard any more.
-            exit_now(EXIT_CODE);
-        }
+        mask_signals();
+        or_end(self.policy, || self.watch());
     }
 
     /// Acts and sleeps by turns. Nothing in here allocates, logs, calls foreign code or
@@ -98,6 +95,8 @@ impl Post {
             if let Some(record) = self.slot.get() {
                 let (state, change) = record.advance();
                 next = change;
+                // A caller may have been held up between its change and the timer.
+                record.try_follow();
                 if state != GuardState::Live {
                     self.herald.cancel();
                 }
@@ -113,7 +112,39 @@ impl Post {
     }
 
     fn end(&self, record: &Record) -> ! {
-        self.herald.say(Words::of(record, boot_time()));
+        let now = boot_time();
+        self.herald
+            .say(Words::of(record, now), last_word_at(now, record.kill_at()));
         exit_now(EXIT_CODE)
+    }
+}
+
+/// Until when the last words are waited for: never beyond the kill point, which nobody
+/// else may be there to keep.
+fn last_word_at(now: Duration, kill_at: Duration) -> Duration {
+    kill_at.min(now + LAST_WORDS)
+}
+
+/// Ends the process when `watch` panics: nobody would act on a guard any more.
+pub(super) fn or_end(policy: Policy, watch: impl FnOnce()) {
+    let held = catch_unwind(AssertUnwindSafe(watch));
+    if held.is_err() && policy == Policy::Abort {
+        exit_now(EXIT_CODE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_last_words_do_not_outlast_the_kill_point() {
+        let ms = Duration::from_millis;
+        // The reading at the abort point, the kill point, until when is waited.
+        for (now, kill_at, until) in [(500, 980, 600), (959, 960, 960), (700, 750, 750)] {
+            assert_eq!(last_word_at(ms(now), ms(kill_at)), ms(until));
+        }
+        // Found too late: nobody is waited for.
+        assert!(last_word_at(ms(2_000), ms(980)) < ms(2_000));
     }
 }

@@ -56,9 +56,21 @@ pub(crate) fn tell_deadline(deadline: Duration) {
 }
 
 pub(crate) fn tell(name: &str, text: &str) {
-    let draft = shared("draft");
-    fs::write(&draft, text).unwrap();
-    fs::rename(draft, shared(name)).unwrap();
+    write_at_once(&shared(name), text);
+}
+
+/// Waits until the parent has told something.
+pub(crate) fn hear(name: &str) -> String {
+    read_when_there(&shared(name))
+}
+
+/// Runs long versions of the tests, for a machine that has the time.
+pub(crate) fn is_soak() -> bool {
+    std::env::var_os("SOAK").is_some()
+}
+
+pub(crate) fn rounds(few: u32, many: u32) -> u32 {
+    if is_soak() { many } else { few }
 }
 
 // ===== The parent's side =====
@@ -125,14 +137,11 @@ impl Running {
 
     /// Waits until the child has told something.
     pub(crate) fn told(&self, name: &str) -> String {
-        let until = boot_time() + LIMIT;
-        loop {
-            if let Ok(text) = fs::read_to_string(self.path(name)) {
-                return text;
-            }
-            assert!(boot_time() < until, "the child never told its {name}");
-            thread::sleep(Duration::from_millis(1));
-        }
+        read_when_there(&self.path(name))
+    }
+
+    pub(crate) fn tell(&self, name: &str, text: &str) {
+        write_at_once(&self.path(name), text);
     }
 
     pub(crate) fn deadline(&self) -> Duration {
@@ -228,3 +237,21 @@ impl Ended {
 
 /// How much later than a process's end its parent may see it, on a busy machine.
 const SEEN_LATE: Duration = Duration::from_millis(500);
+
+/// Nobody reads half of it.
+fn write_at_once(path: &Path, text: &str) {
+    let draft = path.with_extension("draft");
+    fs::write(&draft, text).unwrap();
+    fs::rename(draft, path).unwrap();
+}
+
+fn read_when_there(path: &Path) -> String {
+    let until = boot_time() + LIMIT;
+    loop {
+        if let Ok(text) = fs::read_to_string(path) {
+            return text;
+        }
+        assert!(boot_time() < until, "nobody ever told {}", path.display());
+        thread::sleep(Duration::from_millis(1));
+    }
+}

@@ -25,6 +25,7 @@ pub(crate) fn be_the_first_process() {
 }
 
 #[test]
+#[cfg_attr(fencing_portable, ignore = "there is no kernel timer")]
 fn the_first_process_ends_by_its_handler_or_thread() {
     // The parent of the first process passes its status on.
     let under = ["unshare", "--pid", "--fork"];

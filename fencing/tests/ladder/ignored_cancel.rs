@@ -43,27 +43,27 @@ pub(crate) fn ignore_cancellation() {
 /// F03 by expiry: who listens can clean up, and the process ends in time all the same.
 #[test]
 fn f03_work_that_ignores_the_cancellation_ends_with_the_process() {
-    let running = child::start("ignore_cancellation");
-    let cleaned = running.told("cleaned");
-    let ended = running.wait();
-    ended.assert_fenced();
-    assert!(!cleaned.is_empty());
-    let line = ended
-        .stderr
-        .lines()
-        .find(|line| line.starts_with("fencing:"));
-    if ended.status.code() == Some(EXIT_CODE) {
-        let line = line.expect("the last words");
-        assert!(
-            line.contains("leadership 7 was not renewed in time"),
-            "{line}"
-        );
-        assert!(line.contains("permits held: 2"), "{line}");
+    let mut held = 0;
+    // On a busy machine the kernel may be faster than the words.
+    for _ in 0..10 {
+        let running = child::start("ignore_cancellation");
+        let cleaned = Duration::from_nanos(running.told("cleaned").parse().unwrap());
+        let ended = running.wait();
+        ended.assert_fenced();
+        assert!(Some(cleaned) < ended.deadline, "cleaned up too late");
+        held = ended.stderr.matches("; permits held: 2\n").count();
+        if ended.status.code() == Some(EXIT_CODE) {
+            let lines = ended.stderr.lines();
+            let ours: Vec<&str> = lines.filter(|line| line.starts_with("fencing:")).collect();
+            assert_eq!(ours.len(), 1, "{ended:?}");
+            let reason = "exit 75: leadership 7 was not renewed in time";
+            assert!(ours[0].contains(reason), "{ended:?}");
+            assert_eq!(held, 1, "{ended:?}");
+            break;
+        }
     }
-    println!(
-        "CASE F03 fault={}",
-        ended.stderr.matches("permits held: 2").count()
-    );
+    println!("CASE F03 fault={held}");
+    assert!(held > 0, "the thread was never in time");
 }
 
 pub(crate) fn lose_while_working() {

@@ -11,9 +11,16 @@ mod child;
 mod first_process;
 mod foreign_code;
 mod ignored_cancel;
+mod jumping_clock;
 mod late_action;
+mod late_reply;
+mod lease_server;
 mod missing_backstop;
+mod needless_calls;
+mod partitioned_leader;
+mod raced_timer;
 mod stopped_process;
+mod thawed_process;
 mod wrong_end;
 
 use std::time::Duration;
@@ -41,6 +48,18 @@ const SCENARIOS: &[(&str, fn())] = &[
     ),
     ("block_a_waker", foreign_code::block_a_waker),
     ("panic_in_a_waker", foreign_code::panic_in_a_waker),
+    (
+        "lose_with_a_blocking_waker",
+        foreign_code::lose_with_a_blocking_waker,
+    ),
+    (
+        "signal_the_watchdogs_threads",
+        foreign_code::signal_the_watchdogs_threads,
+    ),
+    (
+        "start_without_threads",
+        missing_backstop::start_without_threads,
+    ),
     ("ignore_cancellation", ignored_cancel::ignore_cancellation),
     ("lose_while_working", ignored_cancel::lose_while_working),
     ("say_the_grade", missing_backstop::say_the_grade),
@@ -49,6 +68,15 @@ const SCENARIOS: &[(&str, fn())] = &[
         missing_backstop::require_the_backstop,
     ),
     ("be_the_first_process", first_process::be_the_first_process),
+    ("lead_under_a_lease", partitioned_leader::lead_under_a_lease),
+    ("race_renewals", raced_timer::race_renewals),
+    ("race_a_loss", raced_timer::race_a_loss),
+    ("write_behind_a_check", thawed_process::write_behind_a_check),
+    (
+        "lead_while_the_clock_jumps",
+        jumping_clock::lead_while_the_clock_jumps,
+    ),
+    ("check_between_marks", needless_calls::check_between_marks),
     ("spin", stopped_process::spin),
     ("renew_for_ever", stopped_process::renew_for_ever),
     ("finish_again_and_again", wrong_end::finish_again_and_again),

@@ -11,7 +11,7 @@ use fencing::{EXIT_CODE, Guard, GuardState, Policy, Watchdog, WatchdogConfig, bo
 use crate::{LEAD, block, child, config, guard};
 
 /// Finishes a guard of which no permit is held.
-fn finish(guard: &Guard) {
+pub(crate) fn finish(guard: &Guard) {
     let finished = pin!(guard.finish());
     let is_ready = finished
         .poll(&mut Context::from_waker(Waker::noop()))
@@ -24,6 +24,8 @@ pub(crate) fn finish_again_and_again() {
     for token in 1..=1_000 {
         let guard = watchdog.guard(token, boot_time() + LEAD).unwrap();
         drop(guard.permit().unwrap());
+        // Farther than any timer can be set.
+        guard.extend(Duration::MAX);
         finish(&guard);
         assert_eq!(guard.state(), GuardState::Finished);
         // What comes from an election behind it means nothing.

@@ -117,11 +117,15 @@ impl Record {
             self.is_tripped.store(true, Ordering::SeqCst);
         }
         let state = self.cell.extend(deadline);
+        if state != GuardState::Live {
+            // Before anything that may hold this caller up.
+            self.ring();
+        }
         // In this very call: a thread to do it would come too late on a busy machine, and
         // the kernel would end a healthy process.
         self.backstop.follow();
-        if deadline.is_zero() {
-            self.announce(state);
+        if deadline.is_zero() && state != GuardState::Live {
+            self.cancelled.fire();
         }
     }
 
@@ -181,6 +185,16 @@ impl Record {
         self.cell.abort_at()
     }
 
+    /// Returns the kill point of the latest deadline.
+    pub(crate) fn kill_at(&self) -> Duration {
+        self.cell.kill_at()
+    }
+
+    /// Makes up for a caller that is held up between its change and the timer.
+    pub(crate) fn try_follow(&self) {
+        self.backstop.try_follow();
+    }
+
     /// Returns the number of permits held, unless somebody is about to change it.
     pub(crate) fn try_count(&self) -> Option<usize> {
         match self.permits.try_lock() {
@@ -225,7 +239,12 @@ impl Record {
         if state == GuardState::Live {
             return;
         }
+        // The thread first: a waker is foreign code, which may not come back.
+        self.ring();
         self.cancelled.fire();
+    }
+
+    fn ring(&self) {
         if let Some(alarm) = &self.alarm {
             alarm.wake();
         }

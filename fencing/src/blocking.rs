@@ -18,7 +18,7 @@ impl Wake for Unpark {
 }
 
 /// For futures whose progress does not depend on the calling thread.
-pub(super) fn block_on<F: Future>(future: F) -> F::Output {
+pub(crate) fn block_on<F: Future>(future: F) -> F::Output {
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
     let mut cx = Context::from_waker(&waker);
     let mut future = pin!(future);
