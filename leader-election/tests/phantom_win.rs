@@ -193,13 +193,9 @@ async fn an_invalid_configuration_is_reported_by_the_campaign() {
 
 #[tokio::test(start_paused = true)]
 async fn a_takeover_delay_counts_from_when_the_predecessor_went() {
-    let election = MemoryElection::simulated(config().with_takeover_delay(secs(25.0)), 1);
-    let start = tokio::time::Instant::now();
-    let first = election.campaign(b"a").await.unwrap();
-    assert!(
-        start.elapsed() < secs(0.1),
-        "without a predecessor there is no delay"
-    );
+    let at_once = MemoryElection::simulated(config(), 1);
+    let election = at_once.with_config(config().with_takeover_delay(secs(25.0)));
+    let first = at_once.campaign(b"a").await.unwrap();
     let second = spawn_campaign(&election, b"b");
     settle().await;
     first.resign().await;
@@ -207,4 +203,15 @@ async fn a_takeover_delay_counts_from_when_the_predecessor_went() {
     let second = second.await.unwrap();
     assert!((secs(25.0)..secs(25.1)).contains(&went.elapsed()));
     assert!(second.is_valid());
+}
+
+/// It may have gone while its successor joined.
+#[tokio::test(start_paused = true)]
+async fn a_predecessor_that_was_not_seen_is_waited_for_as_well() {
+    let config = config().with_takeover_delay(secs(25.0));
+    let election = MemoryElection::simulated(config, 1);
+    let start = tokio::time::Instant::now();
+    let leadership = election.campaign(b"a").await.unwrap();
+    assert!((secs(25.0)..secs(25.1)).contains(&start.elapsed()));
+    assert!(leadership.is_valid());
 }

@@ -31,7 +31,6 @@ pub(crate) struct Candidacy {
     /// When the call that the stage is made of is to be repeated.
     retry_at: Option<Duration>,
     backoff: Backoff,
-    predecessor_seen: bool,
     /// Renewals were withheld since the last confirmed one.
     withheld: bool,
 }
@@ -68,7 +67,6 @@ impl Candidacy {
             joined_at: None,
             retry_at: None,
             backoff: Backoff::new(timing.renew_timeout.min(MAX_BACKOFF), seed),
-            predecessor_seen: false,
             withheld: false,
         }
     }
@@ -169,11 +167,10 @@ impl Candidacy {
         match standing {
             Standing::First => {
                 let delay = self.timing.takeover_delay;
-                let holds = self.predecessor_seen && !delay.is_zero();
-                self.confirm(now, holds.then(|| now + delay), out);
+                // Whether or not it saw one go: a predecessor may have gone while it joined.
+                self.confirm(now, (!delay.is_zero()).then(|| now + delay), out);
             }
             Standing::Queued => {
-                self.predecessor_seen = true;
                 self.stage = Stage::Waiting;
                 self.retry_at = Some(now);
             }

@@ -327,12 +327,6 @@ fn a_place_granted_to_an_earlier_attempt_is_renewed_by_that_ones_time() {
 }
 
 #[test]
-fn without_a_predecessor_nothing_is_waited_for() {
-    let config = ElectionConfig::for_ttl(TTL).with_takeover_delay(Duration::from_secs(15));
-    lead(&mut candidate_with(config), at(0.0));
-}
-
-#[test]
 fn a_release_is_repeated_until_the_deadline_and_no_longer() {
     let mut core = candidate();
     lead(&mut core, at(0.0));

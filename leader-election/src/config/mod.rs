@@ -38,9 +38,10 @@ pub struct ElectionConfig {
     /// plus abort budget. Default `ttl / 5 + max(200 ms, ttl / 20)`, less
     /// where the TTL is too short for that.
     pub reserve: Duration,
-    /// How long the winner waits, renewing its lease, after it saw its
-    /// predecessor's place go. For resources that cannot verify tokens. At
-    /// most 24 h, default zero.
+    /// How long the winner waits, renewing its lease, after it became the first
+    /// in the queue. For resources that cannot verify tokens. A winner that saw
+    /// no predecessor waits as well: one may have gone while it joined. At most
+    /// 24 h, default zero.
     pub takeover_delay: Duration,
     /// Asked before each renewal of a leader, from the task that renews: it
     /// must not block. While it answers false or panics, no renewal is sent, so
@@ -107,7 +108,7 @@ impl ElectionConfig {
         self
     }
 
-    /// Sets how long a winner waits after its predecessor's place went.
+    /// Sets how long a winner waits after it became the first in the queue.
     #[must_use]
     pub fn with_takeover_delay(mut self, takeover_delay: Duration) -> Self {
         self.takeover_delay = takeover_delay;

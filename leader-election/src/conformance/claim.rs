@@ -171,7 +171,7 @@ claims! {
     settings::values_are_bytes
         "a value is any bytes up to 1 MiB; a longer one is refused as invalid"
     settings::a_takeover_delay_is_kept
-        "with a takeover delay the successor leads that long after its predecessor went, not before"
+        "with a takeover delay a winner leads that long after its predecessor went, whether or not it saw it go"
 }
 
 /// Makes a test of each claim of the [conformance suite](mod@crate::conformance).

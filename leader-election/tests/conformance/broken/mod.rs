@@ -63,7 +63,11 @@ const FOUND: &[(Fault, &[&str])] = &[
     ),
     (
         Fault::RenewalsAreNotSent,
-        &["a_long_cut_ends_at_the_deadline", "one_leader_at_a_time"],
+        &[
+            "a_long_cut_ends_at_the_deadline",
+            "one_leader_at_a_time",
+            "a_takeover_delay_is_kept",
+        ],
     ),
     (Fault::AnyoneProclaims, &["a_lost_leader_proclaims_nothing"]),
     (
@@ -87,7 +91,6 @@ const FOUND: &[(Fault, &[&str])] = &[
         &["an_observer_survives_a_cut"],
     ),
     (Fault::ValuesAreText, &["values_are_bytes"]),
-    (Fault::JoiningWaitsForTheTurn, &["a_takeover_delay_is_kept"]),
 ];
 
 async fn finds(claim: &str, harness: &dyn Harness, what: &str) {

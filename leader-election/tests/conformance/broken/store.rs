@@ -37,7 +37,6 @@ pub(super) enum Fault {
     OlderLeadersAreObserved,
     ObserversEndWithTheConnection,
     ValuesAreText,
-    JoiningWaitsForTheTurn,
 }
 
 pub(super) struct Broken {
@@ -168,12 +167,6 @@ impl Store for Broken {
             _ => ttl,
         };
         let mut grant = self.wire.join(asked, value, lease).await?;
-        if self.is(Fault::JoiningWaitsForTheTurn) {
-            let mut standing = self.wire.verify(&grant.place).await?;
-            while standing == Standing::Queued {
-                standing = self.wire.wait(&grant.place, standing).await?;
-            }
-        }
         if self.is(Fault::TasksLeak) || self.is(Fault::LeasesRenewThemselves) {
             self.daemon(grant.place.clone());
         }
