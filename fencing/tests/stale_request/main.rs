@@ -3,7 +3,19 @@
 
 #[cfg(target_os = "linux")]
 mod crashed_raise;
+#[cfg(feature = "tonic")]
+mod grpc_call;
+#[cfg(feature = "tower")]
+mod held_answer;
+#[cfg(all(feature = "tower", feature = "test-util"))]
+mod holder;
 mod joined_raise;
+#[cfg(all(feature = "tower", feature = "test-util"))]
+mod late_request;
 mod racing_gate;
+#[cfg(all(feature = "tower", feature = "test-util"))]
+mod repeated_request;
 #[path = "../support/mod.rs"]
 mod support;
+#[cfg(feature = "tower")]
+mod wrong_header;
