@@ -4,10 +4,11 @@
 //! suspend-aware clock and one atomic load; a renewal, which sets the kernel's timer anew,
 //! takes less than a microsecond; `Fence::admit` of the token that is being admitted costs at
 //! most four times one atomic maximum, which is the least that a resource without a fence
-//! would pay to remember the highest token.
+//! would pay to remember the highest token; the layers of `fencing::tower` cost less than a
+//! microsecond a call, each.
 //!
 //! Baselines: `clock_gettime(CLOCK_BOOTTIME)` and an atomic load, compared; `fetch_max` on
-//! one `AtomicU64`. In the same run.
+//! one `AtomicU64`; the same request to the same service without a layer. In the same run.
 //!
 //! How to read: `fence/check` beside `fence/bare clock and load`. The last lines give both
 //! ratios from the fastest of many batches, which a busy machine disturbs least; in an
@@ -15,14 +16,21 @@
 //! twice, for the count that `finish` waits for; `fence/extend` is one system call.
 //! `fence/admit and drop` includes giving the admission back, which the claim leaves out.
 
+use std::convert::Infallible;
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use bytes::Bytes;
 use criterion::{Criterion, criterion_group};
+use fencing::tower::{ClientLayer, ServerLayer};
 use fencing::{Admission, Backstop, Fence, Grade, Guard, Watchdog, WatchdogConfig, boot_time};
+use http::{Request, Response};
+use http_body_util::{BodyExt, Full};
 use rustix::time::{ClockId, clock_gettime};
+use tower::{Service, service_fn};
+use tower_layer::Layer;
 
 const HOUR: Duration = Duration::from_secs(3_600);
 const BATCHES: u32 = 200;
@@ -123,6 +131,7 @@ fn claims() {
     finish(&guard);
     let ratio = check / bare;
     admission_claims();
+    layer_claims();
     println!("check {check:.1} ns, bare {bare:.1} ns: {ratio:.2} times; extend {extend:.0} ns");
     if !cfg!(debug_assertions) {
         assert!(ratio <= 2.0, "a check costs {ratio:.2} times its parts");
@@ -151,6 +160,53 @@ fn admission_claims() {
             "an admission costs {ratio:.2} times a maximum"
         );
     }
+}
+
+/// One call, with its answer read to the end.
+fn call<S, B>(service: &mut S)
+where
+    S: Service<Request<Full<Bytes>>, Response = Response<B>, Error: std::fmt::Debug>,
+    B: http_body::Body + Unpin,
+{
+    let request = Request::post("/orders").header("fencing-token", "7");
+    let request = request.body(Full::new(Bytes::from_static(b"write")));
+    let request = request.expect("a request");
+    let mut cx = Context::from_waker(Waker::noop());
+    assert!(service.poll_ready(&mut cx).is_ready());
+    let answered = std::pin::pin!(service.call(request));
+    let Poll::Ready(Ok(response)) = answered.poll(&mut cx) else {
+        unreachable!("the service answers at once");
+    };
+    let mut body = response.into_body();
+    while !body.is_end_stream() {
+        let frame = std::pin::pin!(body.frame());
+        if let Poll::Ready(None) = frame.poll(&mut cx) {
+            break;
+        }
+    }
+}
+
+fn layer_claims() {
+    let (_watchdog, guard) = guarded();
+    let mut bare = service_fn(answer);
+    let bare = fastest(|| call(&mut bare));
+    let mut client = ClientLayer::new(guard.clone())
+        .with_scope("a3f0/meta")
+        .layer(service_fn(answer));
+    let client = fastest(|| call(&mut client)) - bare;
+    let mut server = ServerLayer::new(Fence::new()).layer(service_fn(answer));
+    let server = fastest(|| call(&mut server)) - bare;
+    finish(&guard);
+    println!("a call {bare:.0} ns; client layer {client:+.0} ns, server layer {server:+.0} ns");
+    if !cfg!(debug_assertions) {
+        assert!(client < 1_000.0, "the client layer costs {client:.0} ns");
+        assert!(server < 1_000.0, "the server layer costs {server:.0} ns");
+    }
+}
+
+async fn answer<B>(request: Request<B>) -> Result<Response<Full<Bytes>>, Infallible> {
+    black_box(request);
+    Ok(Response::new(Full::new(Bytes::from_static(b"done"))))
 }
 
 /// Finishes a guard of which no permit is held: it does so in the first poll.
