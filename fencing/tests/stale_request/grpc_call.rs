@@ -199,6 +199,21 @@ async fn a_call_without_a_token_is_refused() {
     assert_eq!(world.reached.load(Ordering::SeqCst), 0);
 }
 
+/// A handler that asks a fence itself says what the layer would.
+#[tokio::test]
+async fn a_handlers_own_refusal_reads_like_that_of_the_layer() {
+    let world = World::new().await;
+    drop(world.fence.admit(2).await.unwrap());
+    let error = world.fence.admit(1).await.unwrap_err();
+    let own = fencing::tonic::refusal(&1.into(), &error);
+    let (_watchdog, guard) = guard(1);
+    let mut client = world.client(ClientLayer::new(guard));
+    let layers = put_by(&mut client, "a").await.unwrap_err();
+    assert_eq!(own.code(), layers.code());
+    assert_eq!(own.message(), layers.message());
+    assert_eq!(rejection(&own), rejection(&layers));
+}
+
 #[tokio::test]
 async fn a_stream_ends_when_a_higher_token_comes() {
     let world = World::new().await;

@@ -211,6 +211,25 @@ fn an_effect_that_lasts_is_told_as_busy() {
 }
 
 #[test]
+fn a_mark_that_cannot_be_stored_is_told_as_such() {
+    let folder = tempfile::tempdir().unwrap();
+    let fence = Fence::open(folder.path().join("orders.mark")).unwrap();
+    // In the way of the file that each write begins with.
+    let obstacle = folder.path().join("orders.mark.tmp");
+    std::fs::create_dir(&obstacle).unwrap();
+    let counts = Arc::default();
+    let world = World { fence, counts };
+    let response = world.call(request(Method::POST, "/orders", &[(TOKEN, b"8")]));
+    assert_eq!(response.status(), 503);
+    let rejection = Rejection::from_headers(response.headers()).unwrap();
+    assert_eq!(rejection.reason(), Reason::NotStored);
+    assert_eq!(world.counts(), (0, 0));
+    std::fs::remove_dir(&obstacle).unwrap();
+    let response = world.call(request(Method::POST, "/orders", &[(TOKEN, b"8")]));
+    assert_eq!((response.status().as_u16(), world.counts()), (200, (1, 1)));
+}
+
+#[test]
 fn only_the_very_route_on_the_list_is_open() {
     let world = World::new();
     assert_eq!(
