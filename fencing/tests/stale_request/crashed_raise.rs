@@ -2,9 +2,9 @@
 //! was admitted is accepted.
 //!
 //! The test runs itself as a child that opens a fence and waits. Then strace is attached.
-//! A first child is only listened to, which gives the calls of the thread that stores the
-//! mark; then one child is killed at each of them, as it is entered. strace counts by thread
-//! and by kind of call, so each is named by its kind and its number.
+//! A first child is only listened to, which gives the calls on files of the thread that
+//! stores the mark; then one child is killed at each of them, as it is entered. strace counts
+//! by thread and by kind of call, so each is named by its kind and its number.
 
 use std::io::{BufRead, BufReader, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -24,6 +24,23 @@ const OLD: u64 = 5;
 const NEW: u64 = 9;
 /// What the thread that stores the mark does and no other.
 const RENAME: &str = "rename";
+/// Beginnings of the names of calls on files. The other threads make none of these between
+/// the attachment and the admission; of others, such as those on memory, they do, also
+/// when a blocked call is begun anew because strace was attached.
+const ON_FILES: [&str; 12] = [
+    "stat",
+    "newfstat",
+    "fstat",
+    "lstat",
+    "unlink",
+    "open",
+    "write",
+    "fsync",
+    "fdatasync",
+    "fcntl",
+    "close",
+    "rename",
+];
 
 /// A system call of the storing thread: its name, and how many like it came before.
 struct Call {
@@ -75,7 +92,7 @@ fn strace(child: &Child, trace: &Path, kill_at: Option<&Call>) -> Running {
         .expect("strace is missing: install the package strace")
 }
 
-/// The calls of the thread that renames, in order.
+/// The calls on files of the thread that renames, in order.
 fn calls(trace: &str) -> Vec<Call> {
     let lines = || {
         trace.lines().filter_map(|line| {
@@ -89,7 +106,8 @@ fn calls(trace: &str) -> Vec<Call> {
     };
     let (worker, _) = lines().find(|(_, name)| name.starts_with(RENAME)).unwrap();
     let mut calls: Vec<Call> = Vec::new();
-    for (_, name) in lines().filter(|(thread, _)| *thread == worker) {
+    let is_on_files = |name: &str| ON_FILES.iter().any(|start| name.starts_with(start));
+    for (_, name) in lines().filter(|(thread, name)| *thread == worker && is_on_files(name)) {
         let before = calls.iter().filter(|call| call.name == name).count();
         let name = name.to_owned();
         calls.push(Call { name, before });
@@ -119,10 +137,13 @@ fn run(path: &Path, trace: &Path, kill_at: Option<&Call>) -> bool {
         .map(Running)
         .unwrap();
     let mut said = BufReader::new(child.0.stdout.take().unwrap()).lines();
-    let mut hears = |word| said.by_ref().flatten().any(|line| line == word);
+    let mut hears = |word: &str| said.by_ref().flatten().any(|line| line == word);
     assert!(hears(OPEN), "the child opens its fence");
     let mut strace = strace(&child.0, trace, kill_at);
-    until("strace is attached", || is_traced(&child.0));
+    until("strace is attached", || {
+        assert!(child.0.try_wait().unwrap().is_none(), "killed too early");
+        is_traced(&child.0)
+    });
     writeln!(child.0.stdin.as_ref().unwrap(), "go").unwrap();
     let has_admitted = hears(ADMITTED);
     if has_admitted {
@@ -168,20 +189,13 @@ fn no_crash_at_any_call_of_a_raise_lowers_what_is_refused() {
     let (mut killed, mut raised) = (0, 0);
     for call in &calls {
         let (has_admitted, highest) = crash(call);
-        killed += u32::from(!has_admitted);
-        raised += u32::from(!has_admitted && highest == NEW);
+        assert!(!has_admitted, "{} was to kill", call.name);
+        killed += 1;
+        raised += u32::from(highest == NEW);
     }
     let names: Vec<_> = calls.iter().map(|call| &*call.name).collect();
     println!("CASE F07 fault={killed}");
-    println!(
-        "killed at {killed} of {} calls, {raised} times the mark was raised",
-        names.len()
-    );
-    println!("{}", names.join(" "));
-    // What the thread does after it has told the caller may survive the caller's word.
-    assert!(
-        killed >= 10,
-        "a raise makes more calls than {killed}: {names:?}"
-    );
+    println!("the new mark was left {raised} times; {}", names.join(" "));
+    assert!(killed >= 10, "a raise makes more calls: {names:?}");
     assert!(raised > 0 && raised < killed, "the kills miss the rename");
 }
