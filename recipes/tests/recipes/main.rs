@@ -1,0 +1,13 @@
+//! The recipes against real resources: the suite, two writers that both believe to lead,
+//! and rebuilt stores.
+
+mod broken;
+mod child;
+mod conformance;
+mod lost_put;
+mod proxy;
+mod rebuilt_store;
+mod remote;
+mod resources;
+mod servers;
+mod two_writers;
