@@ -1,6 +1,8 @@
 //! The recipes against real resources: the suite, two writers that both believe to lead,
 //! and rebuilt stores.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 mod broken;
 mod child;
 mod conformance;
