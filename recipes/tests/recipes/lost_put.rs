@@ -156,3 +156,16 @@ async fn a_retry_behind_a_successor_is_refused_though_its_own_object_is_there() 
     assert_eq!(ids(&old).await, ["a", "b"]);
     assert_eq!(store.lost.load(SeqCst), 1);
 }
+
+#[tokio::test]
+async fn a_repetition_by_a_client_that_has_not_seen_its_successor_is_refused() {
+    let store = Arc::new(Forgetful::default());
+    let (old, new) = (log(&store), log(&store));
+    old.append(&Token::from(1), "a", b"").await.unwrap();
+    new.raise(&Token::from(2)).await.unwrap();
+    let again = old.append(&Token::from(1), "a", b"").await;
+    assert!(
+        matches!(again, Err(WriteError::Stale { highest: 2, .. })),
+        "{again:?}"
+    );
+}

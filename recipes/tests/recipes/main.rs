@@ -6,6 +6,7 @@
 mod broken;
 mod child;
 mod conformance;
+mod crashed_step;
 mod lost_put;
 mod proxy;
 mod rebuilt_store;
