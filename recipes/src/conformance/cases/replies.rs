@@ -54,6 +54,7 @@ pub(in crate::conformance) async fn a_late_write_after_a_raise_is_refused(stage:
     stage
         .holds(&*resource, &[(&old, "before"), (&new, "new")])
         .await;
+    println!("CASE F09 fault={}", faulty.faults());
 }
 
 pub(in crate::conformance) async fn a_dropped_call_and_a_retry_are_one_success(stage: Stage<'_>) {
