@@ -29,7 +29,7 @@ use crate::write::{Entry, WriteError, check, check_scope, refusal};
 /// How long a call may take.
 const LIMIT: Duration = Duration::from_secs(10);
 /// How long a session that does nothing may hold a row's lock.
-const OPTIONS: &str = "-c idle_in_transaction_session_timeout=2s";
+const OPTIONS: &str = "-c idle_in_transaction_session_timeout=5s";
 
 /// The number is text of a fixed width: PostgreSQL's integers end at half of `u64`.
 /// The lock is for two that make the tables at the same time.

@@ -104,7 +104,7 @@ fn spawn(folder: &Path, port: u16) -> Child {
         .arg(&folder)
         .args(["-p", &port.to_string(), "-c", "listen_addresses=127.0.0.1"])
         .args(["-c", "unix_socket_directories=", "-c", "fsync=off"])
-        .args(["-c", "shared_buffers=16MB", "-c", "max_connections=64"])
+        .args(["-c", "shared_buffers=16MB", "-c", "max_connections=200"])
         .stdin(Stdio::null())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
