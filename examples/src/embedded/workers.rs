@@ -18,6 +18,7 @@ use tonic::transport::{Endpoint, Server};
 
 use crate::compute::{Counter, Node};
 use crate::input::InputPlan;
+use crate::roster::{Place, Roster};
 use crate::store::Store;
 use crate::wire::compute_server::ComputeServer;
 
@@ -84,11 +85,12 @@ impl Workers {
 
     /// Returns who they are and where they listen.
     #[must_use]
-    pub fn addresses(&self) -> Vec<(WorkerId, Endpoint)> {
+    pub fn roster(&self) -> Roster {
         let each = self.inner.workers.iter();
         each.filter_map(|worker| {
             let uri = format!("http://{}", worker.address);
-            Some((worker.id.clone(), Endpoint::from_shared(uri).ok()?))
+            let endpoint = Endpoint::from_shared(uri).ok()?;
+            Some((worker.id.clone(), Place::new(endpoint)))
         })
         .collect()
     }

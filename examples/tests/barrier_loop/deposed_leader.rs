@@ -35,7 +35,7 @@ async fn old_leader(stage: &Stage, watchdog: &Watchdog) -> (Guard, Manifest) {
 /// Runs a successor to the end of the chain.
 async fn successor(stage: &Stage) {
     let workers = Workers::start(2, &stage.setup.store, &stage.setup.plan).unwrap();
-    let candidate = stage.candidate(workers.addresses());
+    let candidate = stage.candidate(workers.roster());
     let stop = CancellationToken::new();
     let ended = in_time("the loop", candidate.run(&stop)).await;
     assert!(matches!(ended, Ended::Finished), "{ended:?}");
