@@ -48,6 +48,8 @@ pub mod cli;
 pub mod compute;
 pub mod count;
 pub mod embedded;
+#[cfg(feature = "etcd")]
+pub mod etcd;
 pub mod input;
 pub mod journal;
 pub mod memory;

@@ -87,7 +87,12 @@ impl Reign<'_> {
             match error {
                 Refused::Store(CommitError::Unknown(_) | CommitError::Fence(_)) => {
                     self.meta.hindered(&error.to_string());
-                    tokio::time::sleep(REPEAT).await;
+                    // Who gives the leadership up may leave the outcome open: the next
+                    // leader reads it.
+                    tokio::select! {
+                        () = self.stop.cancelled() => return Err(Turn::Stopped),
+                        () = tokio::time::sleep(REPEAT) => {}
+                    }
                 }
                 // For certain: no attempt of it can land any more.
                 Refused::Store(CommitError::Withdrawn) => {
