@@ -45,6 +45,8 @@
 //! that hold shards, `inject`, `collect`, `guard.permit()`, commit; see [`meta`].
 
 pub mod cli;
+#[cfg(feature = "etcd")]
+pub mod cluster;
 pub mod compute;
 pub mod count;
 pub mod embedded;

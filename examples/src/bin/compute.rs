@@ -47,7 +47,7 @@ async fn main() -> ExitCode {
 
 /// Counts until it is told to stop.
 async fn count(args: &ComputeArgs, stop: &CancellationToken) -> Result<(), Error> {
-    let output = Output::open_shared(&args.place.out, &[])?;
+    let output = Output::open_shared(&args.place.out)?;
     let fence = open_fence(args, &output)?;
     let listener = TcpListener::bind(args.listen)
         .map_err(|error| format!("cannot listen on {}: {error}", args.listen))?;

@@ -75,7 +75,7 @@ async fn lead(
     // First, so that nothing is led without it; its policy is to end the process.
     let watchdog = Watchdog::start(WatchdogConfig::for_ttl(args.place.ttl))?;
     let config = ElectionConfig::for_ttl(args.place.ttl).with_reserve(watchdog.reserve());
-    let output = Output::open_shared(&args.place.out, &[])?;
+    let output = Output::open_shared(&args.place.out)?;
     let (link, keys) = store(&args.place.store);
     let endpoints = args.place.store.etcd.iter().cloned();
     let election = EtcdElection::connect(endpoints, &keys.election(), config).await?;

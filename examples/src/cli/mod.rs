@@ -7,4 +7,6 @@ mod values;
 
 pub use embedded::{Args, When};
 #[cfg(feature = "etcd")]
-pub use processes::{AskArgs, ComputeArgs, LoopArgs, MetaArgs, MetaCommand, RunArgs, StoreArgs};
+pub use processes::{
+    AskArgs, ClusterArgs, ComputeArgs, LoopArgs, MetaArgs, MetaCommand, RunArgs, StoreArgs,
+};

@@ -155,3 +155,78 @@ pub struct ComputeArgs {
     #[arg(long)]
     pub reset_fence: bool,
 }
+
+/// A barrier loop on this machine: etcd, candidates and workers as processes.
+///
+/// Starts all of them in one folder and on free ports, shows them live, and starts again
+/// who ends. At the end the totals are compared with a plain count of the same files, and
+/// etcd's history is searched for what must never happen. All end with this program.
+///
+/// Exit code: 0 equal, 1 not equal or a violation, 2 wrong input, 130 interrupted.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "cluster", version)]
+#[non_exhaustive]
+pub struct ClusterArgs {
+    /// Files and folders to count; default: text of this workspace.
+    #[arg(value_name = "PATH")]
+    pub inputs: Vec<PathBuf>,
+
+    /// Number of candidates for the leadership, 1 to 9.
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=9))]
+    pub metas: u16,
+
+    /// Number of workers, 1 to 64.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub computes: u16,
+
+    /// Uses the etcd at this endpoint; default: starts one.
+    #[arg(long, value_name = "URL")]
+    pub etcd: Option<String>,
+
+    /// The loop's name: its keys in etcd begin with it.
+    #[arg(long = "loop", value_name = "NAME", default_value = "barrier")]
+    pub name: String,
+
+    /// Folder of the results, and of etcd's data; a second run goes on from there, with
+    /// the input that it has.
+    /// Default: a temporary folder.
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+
+    /// Goes on after everything is counted: add more with `meta add`, end it with
+    /// `meta finish` or a signal.
+    #[arg(long)]
+    pub stay: bool,
+
+    /// Length of each lease, in whole seconds.
+    #[arg(long, default_value = "3s", value_parser = whole_seconds)]
+    pub ttl: Duration,
+
+    /// Longest time between two barriers.
+    #[arg(long, default_value = "200ms", value_parser = positive_duration)]
+    pub interval: Duration,
+
+    /// A barrier also after so many bytes read, such as 64k or 1M.
+    #[arg(long, value_name = "BYTES", default_value = "256k", value_parser = positive_bytes)]
+    pub epoch_bytes: u64,
+
+    /// How long a worker may stay away before its shards move to others.
+    #[arg(long, default_value = "2s", value_parser = positive_duration)]
+    pub patience: Duration,
+
+    /// Number of top words to print.
+    #[arg(long, default_value_t = 10)]
+    pub top: usize,
+
+    /// Leaves out the plain count and the comparison.
+    #[arg(long)]
+    pub no_compare: bool,
+
+    /// Shows nothing but the result.
+    #[arg(long)]
+    pub quiet: bool,
+
+    /// More in the logs of the processes.
+    #[arg(long)]
+    pub verbose: bool,
+}

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 
-use etcd_client::{Client, EventType, GetOptions, WatchOptions};
+use etcd_client::{Client, EventType, KeyValue, WatchOptions};
 use prost::Message;
 
 use super::keys::Keys;
@@ -49,16 +49,16 @@ impl History {
         client: &mut Client,
         keys: &Keys,
     ) -> Result<Self, Box<dyn std::error::Error + Send + Sync>> {
-        let count = GetOptions::new().with_prefix().with_count_only();
-        let now = client.get(keys.all(), Some(count)).await?;
-        let now = now.header().map_or(0, |header| header.revision());
-        let options = WatchOptions::new()
-            .with_prefix()
-            .with_start_revision(1)
-            .with_progress_notify();
-        let mut watch = client.watch(keys.all(), Some(options)).await?;
-        watch.request_progress().await?;
+        let head = client.get(keys.head(), None).await?;
+        let newest = head.kvs().first().map_or(0, KeyValue::mod_revision);
         let mut replay = Replay::new(keys);
+        if newest == 0 {
+            return Ok(replay.finish());
+        }
+        let options = WatchOptions::new().with_prefix().with_start_revision(1);
+        let mut watch = client.watch(keys.all(), Some(options)).await?;
+        // Events come in order: with the newest head all are there. Answers about progress
+        // are no help, since older versions of etcd give them too early.
         loop {
             let Some(response) = watch.message().await? else {
                 return Err("the watch of etcd's history ended".into());
@@ -69,14 +69,9 @@ impl History {
             for event in response.events() {
                 let Some(kv) = event.kv() else { continue };
                 replay.apply(event.event_type(), kv);
-            }
-            let at = response.header().map_or(0, |header| header.revision());
-            // An answer without events says that everything up to it was delivered.
-            if response.events().is_empty() && at >= now && !response.created() {
-                return Ok(replay.finish());
-            }
-            if response.events().is_empty() {
-                watch.request_progress().await?;
+                if kv.key() == keys.head().as_bytes() && kv.mod_revision() >= newest {
+                    return Ok(replay.finish());
+                }
             }
         }
     }
@@ -103,7 +98,7 @@ impl Replay {
         }
     }
 
-    fn apply(&mut self, kind: EventType, kv: &etcd_client::KeyValue) {
+    fn apply(&mut self, kind: EventType, kv: &KeyValue) {
         if kv.key().starts_with(self.leader_prefix.as_bytes()) {
             match kind {
                 EventType::Put => {

@@ -12,10 +12,12 @@ use super::error::StoreError;
 use crate::wire::{Delta, Part, Plan};
 
 /// What processes that share an output folder make in it; anything else is foreign.
-const SHARED: [&str; 6] = [
+const SHARED: [&str; 8] = [
     "deltas",
     "parts",
     "fences",
+    "etcd",
+    "logs",
     "counts.tsv",
     "counts.tsv.tmp",
     "counts.tsv.merge",
@@ -41,19 +43,17 @@ impl Output {
 
     /// Opens a folder, or makes it, for several processes at once.
     ///
-    /// `more` are names that the caller keeps there besides.
-    ///
     /// # Errors
     ///
     /// [`StoreError`] where it cannot be used or holds something else.
-    pub fn open_shared(folder: &Path, more: &[&str]) -> Result<Self, StoreError> {
+    pub fn open_shared(folder: &Path) -> Result<Self, StoreError> {
         let named = |error| StoreError::Io(folder.to_owned(), error);
         fs::create_dir_all(folder).map_err(named)?;
         let folder = &folder.canonicalize().map_err(named)?;
         for entry in fs::read_dir(folder).map_err(named)? {
             let name = entry.map_err(named)?.file_name();
             let text = name.to_string_lossy();
-            if !SHARED.contains(&&*text) && !more.contains(&&*text) {
+            if !SHARED.contains(&&*text) {
                 return Err(StoreError::Foreign(folder.clone(), text.into_owned()));
             }
         }
