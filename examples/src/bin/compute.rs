@@ -54,6 +54,7 @@ async fn count(args: &ComputeArgs, stop: &CancellationToken) -> Result<(), Error
     listener.set_nonblocking(true)?;
     let bound = listener.local_addr()?;
     let address = match &args.advertise {
+        Some(place) if place.contains(':') => place.clone(),
         Some(host) => format!("{host}:{}", bound.port()),
         None => bound.to_string(),
     };

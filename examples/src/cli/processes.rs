@@ -143,8 +143,8 @@ pub struct ComputeArgs {
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:0")]
     pub listen: std::net::SocketAddr,
 
-    /// Under which host the leader reaches it; default: the address that it listens on.
-    #[arg(long, value_name = "HOST")]
+    /// Where the leader reaches it; default: the address and port that it listens on.
+    #[arg(long, value_name = "HOST[:PORT]")]
     pub advertise: Option<String>,
 
     /// Shards that it holds at the most; default: any number.

@@ -38,6 +38,8 @@ pub struct Registration {
     entry: Entry,
     /// Its first lease: unlike that of any other life in this etcd.
     lease: i64,
+    /// The entry was written once: from then on a younger life is not replaced.
+    is_registered: bool,
 }
 
 /// Why a registration ended by itself.
@@ -88,6 +90,7 @@ impl Registration {
                 slots,
             },
             lease,
+            is_registered: false,
         }
     }
 
@@ -101,12 +104,18 @@ impl Registration {
     ///
     /// # Cancel safety
     ///
-    /// Cancel safe; the entry vanishes with its lease, or by [`withdraw`](Self::withdraw).
+    /// Cancel safe, and called again it goes on; the entry vanishes with its lease, or by
+    /// [`withdraw`](Self::withdraw).
     pub async fn keep(&mut self) -> Ended {
-        // The first life of an entry replaces whatever is there.
-        while let Err(error) = self.put(None).await {
-            tracing::warn!(%error, "cannot register yet");
-            tokio::time::sleep(AGAIN).await;
+        while !self.is_registered {
+            // A life that begins replaces whatever is there.
+            match self.put(None).await {
+                Ok(_) => self.is_registered = true,
+                Err(error) => {
+                    tracing::warn!(%error, "cannot register yet");
+                    tokio::time::sleep(AGAIN).await;
+                }
+            }
         }
         tracing::info!(key = self.key, lease = self.lease, "registered");
         loop {
