@@ -1,7 +1,8 @@
 //! The three crates composed into a full meta/compute barrier loop.
 //!
 //! [`meta`] is the control plane, [`compute`] a worker, [`store`] the resource
-//! that checks tokens, [`embedded`] puts all of them into one process.
+//! that checks tokens, [`embedded`] puts all of them into one process; with the feature
+//! `etcd`, `etcd` and `cluster` make processes of them.
 //!
 //! # The pattern, to lift into a service of one's own
 //!
