@@ -153,6 +153,9 @@ impl Cluster<'_> {
             if self.head().await.last {
                 return Ok(());
             }
+            if let Some(why) = fleet.failed() {
+                return Err(why.into());
+            }
             for news in fleet.tend()? {
                 view.news(&news);
             }

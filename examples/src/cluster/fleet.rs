@@ -7,6 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::process::{Process, Program};
+use crate::process::code;
 
 /// Pause before a process that has ended is started again.
 const AGAIN: Duration = Duration::from_secs(1);
@@ -142,6 +143,18 @@ impl Fleet {
         let each = self.members.iter_mut();
         each.map(|process| (process.name().to_owned(), process.ended().is_none()))
             .collect()
+    }
+
+    /// Returns what a process said that has ended since something must be corrected first.
+    pub fn failed(&mut self) -> Option<String> {
+        // The second: the program could not be run.
+        let wrong = [i32::from(code::WRONG_INPUT), 127];
+        let mut each = self.members.iter_mut();
+        let failed = each.find_map(|process| {
+            let code = process.ended()?.code()?;
+            wrong.contains(&code).then_some(process)
+        });
+        failed.map(|process| format!("{} gave up: {}", process.name(), process.last_words()))
     }
 
     /// Starts again who has ended, a second later; says who ended and how.

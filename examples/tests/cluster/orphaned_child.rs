@@ -62,6 +62,34 @@ fn a_cluster_counts_to_an_equal_result_and_leaves_no_process() {
 }
 
 #[test]
+fn what_cannot_be_counted_ends_the_command_with_a_line_and_no_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("out");
+    let ended = cluster(&out, &["/nowhere/at-all"])
+        .wait_with_output()
+        .unwrap();
+    assert_eq!(ended.status.code(), Some(2), "{}", text(&ended));
+    assert!(text(&ended).contains("/nowhere/at-all"), "{}", text(&ended));
+    assert_eq!(processes(&out), 0);
+
+    // A file that changed after it was added: no leader can go on.
+    let input = folder.path().join("input");
+    std::fs::write(&input, "some words\n".repeat(100_000)).unwrap();
+    let stays = cluster(
+        &out,
+        &["--stay", "--epoch-bytes", "4k", input.to_str().unwrap()],
+    );
+    until("the first snapshot", || {
+        std::fs::read_dir(out.join("deltas")).is_ok_and(|mut deltas| deltas.next().is_some())
+    });
+    std::fs::write(&input, "").unwrap();
+    let ended = stays.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(2), "{}", text(&ended));
+    assert!(text(&ended).contains("has changed"), "{}", text(&ended));
+    assert_eq!(processes(&out), 0);
+}
+
+#[test]
 fn every_child_ends_with_the_command_however_it_ends() {
     let folder = tempfile::tempdir().unwrap();
     let input = folder.path().join("input");
