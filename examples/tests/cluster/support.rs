@@ -13,7 +13,7 @@ use examples::wire::Manifest;
 use tokio::time::{sleep, timeout};
 
 /// Longer than anything takes on a machine that is busy with other things.
-const LONG: Duration = Duration::from_secs(60);
+pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 /// Length of every lease.
 pub(crate) const TTL: Duration = Duration::from_secs(2);
