@@ -81,6 +81,8 @@ pub(crate) enum Action {
     Extend(Duration),
     /// The leadership is over.
     End(Loss),
+    /// Whoever resigns is told this; the place is still being given back.
+    Tell(Resigned),
     /// Nothing more will come.
     Done(Resigned),
 }

@@ -191,12 +191,11 @@ impl Candidate {
             Action::Announce(deadline) => self.announce(deadline),
             Action::Extend(deadline) => self.extend(deadline),
             Action::End(loss) => self.end(loss),
+            Action::Tell(outcome) => self.tell(outcome),
             Action::Done(outcome) => {
                 self.stop_calls();
                 tracing::debug!(token = self.token(), %outcome, "candidate is done");
-                if let Some(tenure) = &self.tenure {
-                    tenure.released(outcome);
-                }
+                self.tell(outcome);
             }
         }
         None
@@ -231,6 +230,12 @@ impl Candidate {
             tenure.end(loss);
             self.measures.ended(tenure.loss().unwrap_or(loss));
             tracing::info!(token = self.token(), %loss, "leads no longer");
+        }
+    }
+
+    fn tell(&self, outcome: Resigned) {
+        if let Some(tenure) = &self.tenure {
+            tenure.released(outcome);
         }
     }
 
