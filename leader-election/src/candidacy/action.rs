@@ -86,3 +86,17 @@ pub(crate) enum Action {
     /// Nothing more will come.
     Done(Resigned),
 }
+
+// ===== impl Call =====
+
+impl Call {
+    /// Returns its name in measures.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Join => "join",
+            Self::Verify => "verify",
+            Self::Wait => "wait",
+            Self::Leave => "leave",
+        }
+    }
+}

@@ -155,7 +155,7 @@ impl EtcdElection {
             Ok(_) => {}
         }
         Ok(Self {
-            election: StoreElection::new(store, config),
+            election: StoreElection::new(store, config).with_name(name),
         })
     }
 
