@@ -2,6 +2,11 @@
 
 use super::*;
 
+/// When an attempt to leave was sent, and its limit.
+type Try = (Duration, Duration);
+/// What else was to be done, and when.
+type Told = (Duration, Action);
+
 /// Lets every attempt to leave fail, until the core is over or this time has come; returns
 /// when each was sent and what was told meanwhile.
 fn nobody_answers(
@@ -9,7 +14,7 @@ fn nobody_answers(
     mut now: Duration,
     until: Duration,
     mut actions: Vec<Action>,
-) -> (Vec<(Duration, Duration)>, Vec<(Duration, Action)>) {
+) -> (Vec<Try>, Vec<Told>) {
     let (mut tries, mut told) = (Vec::new(), Vec::new());
     loop {
         let mut left = None;
