@@ -50,11 +50,12 @@ impl Outage {
             told: None,
         });
         lasts.failures += 1;
-        let due = match lasts.told {
-            Some(told) => told + AGAIN,
-            None => lasts.since + self.patience,
+        let is_due = match lasts.told {
+            Some(told) => now - told >= AGAIN,
+            // No sum: the patience may be endless.
+            None => now - lasts.since >= self.patience,
         };
-        if now < due {
+        if !is_due {
             return None;
         }
         lasts.told = Some(now);
@@ -119,5 +120,11 @@ mod tests {
         assert_eq!(outage.over(), None);
         assert_eq!(told_in(&mut outage, 11).await, 1);
         assert!(outage.is_told());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_endless_patience_tells_nothing() {
+        let mut outage = Outage::new(Duration::MAX);
+        assert_eq!(told_in(&mut outage, 100).await, 0);
     }
 }

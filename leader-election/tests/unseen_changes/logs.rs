@@ -203,3 +203,18 @@ async fn an_observer_without_its_store_says_so_once_a_minute_and_when_it_is_over
     assert!(line.contains("follows the leader again"), "{line}");
     drop(seen);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_place_that_cannot_be_given_back_is_no_trouble_of_its_own() {
+    listen();
+    let wire = Wire::new(MemoryStore::new(1));
+    let leadership = wire.election(config()).campaign(b"a").await.unwrap();
+    wire.rule(|_, _| Trouble::fails(ErrorKind::Unavailable));
+    tokio::time::sleep(secs(30.0)).await;
+    assert!(!leadership.is_valid());
+    let before = wire.sent(Call::Leave).len();
+    assert!(before > 10);
+    let loud = loud_for(600.0).await;
+    assert!(wire.sent(Call::Leave).len() > before + 500, "it goes on");
+    assert!(loud.is_empty(), "{loud:#?}");
+}
