@@ -37,8 +37,8 @@ pub(crate) struct OutboxSender<Out> {
 }
 
 /// Room for one message, given back on drop.
-pub(crate) struct Reservation<Out> {
-    shared: Arc<Shared<Out>>,
+pub(crate) struct Reservation<'a, Out> {
+    shared: &'a Shared<Out>,
     bytes: usize,
     is_used: bool,
 }
@@ -230,11 +230,11 @@ impl<Out> OutboxSender<Out> {
     }
 
     /// Takes room for a message without queueing it yet.
-    pub(crate) fn try_reserve(&self, bytes: usize) -> Result<Reservation<Out>, Refused> {
+    pub(crate) fn try_reserve(&self, bytes: usize) -> Result<Reservation<'_, Out>, Refused> {
         self.shared.lock().take_room(self.shared.limit, bytes)?;
         self.shared.meter.add(bytes);
         Ok(Reservation {
-            shared: self.shared.clone(),
+            shared: &self.shared,
             bytes,
             is_used: false,
         })
@@ -246,6 +246,11 @@ impl<Out> OutboxSender<Out> {
         if !self.shared.is_closed.load(Ordering::Acquire) {
             has_ended.await;
         }
+    }
+
+    /// Says whether the request stream has ended, or was dropped.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.shared.is_closed.load(Ordering::Acquire)
     }
 
     /// Ends the request stream; what is queued is dropped. May be repeated.
@@ -281,7 +286,7 @@ impl<Out> fmt::Debug for OutboxSender<Out> {
 
 // ===== impl Reservation =====
 
-impl<Out> Reservation<Out> {
+impl<Out> Reservation<'_, Out> {
     /// Queues the message; says whether the session was still there.
     pub(crate) fn push(mut self, item: Out) -> bool {
         self.is_used = true;
@@ -297,7 +302,7 @@ impl<Out> Reservation<Out> {
     }
 }
 
-impl<Out> Drop for Reservation<Out> {
+impl<Out> Drop for Reservation<'_, Out> {
     fn drop(&mut self) {
         if !self.is_used {
             self.shared.release(Room {
@@ -324,8 +329,13 @@ impl<Out> Shared<Out> {
     }
 
     fn release(&self, room: Room) {
-        // The guard is gone before anyone is woken.
-        let is_awaited = self.lock().release(room);
+        let mut queue = self.lock();
+        if queue.is_closed {
+            // All of it was given back then.
+            return;
+        }
+        let is_awaited = queue.release(room);
+        drop(queue);
         self.meter.sub(room.bytes);
         if is_awaited {
             self.has_room.notify_waiters();
@@ -338,20 +348,14 @@ impl<Out> Shared<Out> {
         queue.is_closed = true;
         let reader = queue.reader.take();
         let dropped = std::mem::take(&mut queue.items);
+        let used = std::mem::take(&mut queue.used);
         drop(queue);
+        self.meter.sub(used.bytes);
         // Outside of the lock: dropping a message is user code.
         drop(dropped);
         wake(reader);
         self.has_room.notify_waiters();
         self.has_ended.notify_waiters();
-    }
-}
-
-impl<Out> Drop for Shared<Out> {
-    fn drop(&mut self) {
-        // What was dropped with the session has not been given back.
-        let bytes = self.lock().used.bytes;
-        self.meter.sub(bytes);
     }
 }
 

@@ -8,6 +8,7 @@ use futures_core::Stream;
 
 use crate::connector::{Connector, Failure};
 use crate::core::peer::Input;
+use crate::core::rounds::Answerer;
 use crate::event::DisconnectReason;
 use crate::outbox::OutboxSender;
 use crate::pool::shared::Shared;
@@ -26,7 +27,7 @@ type Inbound<In> = Pin<Box<dyn Stream<Item = Result<In, Failure>> + Send>>;
 struct Reader<'a, C: Connector> {
     pool: &'a Shared<C>,
     slot: &'a Slot<C>,
-    generation: u64,
+    session: Answerer,
     inbound: Inbound<C::In>,
     // Messages that may be queued before the mailbox has to be asked again: others only
     // take from it, so this is never too much.
@@ -57,7 +58,7 @@ pub(crate) async fn read<C: Connector>(
     let mut reader = Reader {
         pool,
         slot,
-        generation,
+        session: Answerer::new(slot.id().clone(), generation),
         inbound,
         room: 0,
         answers: Vec::new(),
@@ -164,11 +165,11 @@ impl<C: Connector> Reader<'_, C> {
             return;
         }
         self.room -= self.others.len();
-        let (pool, slot, generation) = (self.pool, self.slot, self.generation);
+        let (pool, slot, generation) = (self.pool, self.slot, self.session.generation());
         if slot.hear(&pool.inbox, generation, count, &mut self.others) {
             if !self.answers.is_empty() {
                 let answers = self.answers.drain(..);
-                pool.board.answer(slot.id(), generation, answers);
+                pool.board.answer(&mut self.session, answers);
             }
         } else {
             pool.count_stale_inputs(slot.take_stale_inputs());
