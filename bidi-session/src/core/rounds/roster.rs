@@ -48,7 +48,7 @@ impl Roster {
 
     /// Returns the place of a session's worker, which may be there on another session.
     pub(super) fn place(&self, by: &mut Answerer) -> Option<usize> {
-        let is_there = |(worker, _): &(WorkerId, u64)| *worker == by.worker;
+        let is_there = |(worker, _): &(WorkerId, u64)| worker.is_same(&by.worker);
         if !self.members.get(by.place).is_some_and(is_there) {
             by.place = self.find(&by.worker)?;
         }
