@@ -106,6 +106,21 @@ impl Model {
         (whole / 2, whole)
     }
 
+    /// The delay after a session that lived so long.
+    fn end(&mut self, lived: u64, has_spoken: bool) -> (u64, u64) {
+        let is_healthy = match (has_spoken, self.was_brief) {
+            (true, true) => lived >= 1000,
+            (true, false) => true,
+            (false, _) => lived >= 5000,
+        };
+        self.was_brief = lived < 1000;
+        if !is_healthy {
+            return self.fail();
+        }
+        self.failures = 0;
+        (0, 0)
+    }
+
     fn step(&mut self, now: u64, generation: u64, step: &Step) -> Vec<Told> {
         match (self.place, step) {
             (Place::Resting { .. }, Step::Begun) if generation > self.newest => {
@@ -131,19 +146,7 @@ impl Model {
                 }]
             }
             (Place::Up { has_spoken }, Step::Ended) if self.is_own(generation) => {
-                let lived = now - self.since;
-                let is_healthy = match (has_spoken, self.was_brief) {
-                    (true, true) => lived >= 1000,
-                    (true, false) => true,
-                    (false, _) => lived >= 5000,
-                };
-                self.was_brief = lived < 1000;
-                let delay = if is_healthy {
-                    self.failures = 0;
-                    (0, 0)
-                } else {
-                    self.fail()
-                };
+                let delay = self.end(now - self.since, has_spoken);
                 self.rest(now, delay, false);
                 vec![Told::Disconnected]
             }
