@@ -5,8 +5,7 @@ use std::fmt::Debug;
 use std::sync::{Arc, Mutex, Once};
 use std::time::Duration;
 
-use bidi_session::memory::{Acceptor, Network, Session};
-use bidi_session::{OpenClass, Pool, PoolConfig};
+use bidi_session::{OpenClass, PoolConfig};
 use tracing_subscriber::layer::{Context, Layer, SubscriberExt};
 use tracing_subscriber::registry::Registry;
 
@@ -185,8 +184,12 @@ async fn each_kind_of_failure_is_told_at_once_and_the_session_in_the_end() {
     );
 }
 
+#[cfg(feature = "test-util")]
 #[tokio::test(start_paused = true)]
 async fn a_worker_that_refuses_for_an_hour_says_whom_and_why_once_a_minute() {
+    use bidi_session::Pool;
+    use bidi_session::memory::{Acceptor, Network, Session};
+
     let lines = Lines::default();
     let _guard = lines.collect();
     let network = Network::new(7);
