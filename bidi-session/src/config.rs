@@ -40,6 +40,9 @@ pub struct PoolConfig {
     pub blocked_retry: Duration,
     /// A session that lived this long, or brought a message, was healthy: the next
     /// attempt is made at once. Default 5 s.
+    ///
+    /// A message proves nothing where both this session and the one before it ended within
+    /// a second.
     pub stable_after: Duration,
     /// Attempts at one time; default 64 in this pool.
     pub dial_limit: DialLimit,

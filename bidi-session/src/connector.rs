@@ -58,6 +58,16 @@ pub trait Connector: Clone + Send + Sync + 'static {
     /// The outbox is the request stream, and the greeting is in it. Dropping it ends the
     /// session one second later, at the latest, whether or not the worker still sends. A
     /// panic counts as a failed attempt.
+    ///
+    /// # Errors
+    ///
+    /// Each is a failed attempt that is told as an event; its class says when the next one
+    /// is made.
+    ///
+    /// # Cancel safety
+    ///
+    /// The pool drops the future when the attempt takes too long, and when the worker is
+    /// removed or replaced: what was opened by then has to end with it.
     fn open(
         &self,
         target: Self::Target,

@@ -22,6 +22,11 @@ impl WorkerId {
     pub fn as_str(&self) -> &str {
         &self.0
     }
+
+    /// Says whether both are the same, most likely clones.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0) || self == other
+    }
 }
 
 impl fmt::Debug for WorkerId {

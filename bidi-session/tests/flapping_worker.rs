@@ -24,11 +24,11 @@ async fn a_peer_that_accepts_and_hangs_up_is_not_dialed_in_a_hot_loop() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_peer_that_speaks_and_hangs_up_is_dialed_ten_times_a_second_at_most() {
+async fn a_peer_that_speaks_and_hangs_up_is_not_dialed_in_a_hot_loop() {
     let double = Double::default();
     let (pool, mut events) = double.pool();
     pool.insert("a", "a".to_owned());
-    let deadline = tokio::time::Instant::now() + Duration::from_secs(10);
+    let deadline = tokio::time::Instant::now() + Duration::from_secs(30);
     let puppet = double.puppet("a");
     while let Ok(line) = tokio::time::timeout_at(deadline, puppet.line()).await {
         line.say(Word::note("hello")).await;
@@ -36,10 +36,7 @@ async fn a_peer_that_speaks_and_hangs_up_is_dialed_ten_times_a_second_at_most() 
         while events.try_recv().is_some() {}
     }
     let attempts = puppet.attempts();
-    assert!(
-        (50..=101).contains(&attempts),
-        "{attempts} attempts in 10 s"
-    );
+    assert!((8..=19).contains(&attempts), "{attempts} attempts in 30 s");
 }
 
 #[tokio::test(start_paused = true)]

@@ -150,3 +150,54 @@ async fn the_outbox_is_bounded_by_256_messages_and_a_mebibyte() {
     );
     pool.try_send("b", large(1)).unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_round_like_the_last_asks_the_sessions_of_now_in_its_own_order() {
+    let double = Double::default();
+    let (pool, _events, mut lines) = double.up(&["a", "b"]).await;
+    let mut b = lines.pop().unwrap();
+    let mut a = lines.pop().unwrap();
+    let rounds = [
+        (1, &["a", "b"][..], ["a", "b"]),
+        (2, &["a", "b"], ["a", "b"]),
+        // Named twice, asked once.
+        (3, &["a", "b", "a"], ["a", "b"]),
+        (4, &["b", "a"], ["b", "a"]),
+    ];
+    for (id, targets, asked) in rounds {
+        let round = pool.inject(id, targets, order).unwrap();
+        for line in [&mut a, &mut b] {
+            line.next_order().await;
+            assert!(line.orders.next().now_or_never().is_none(), "{id}");
+            line.say(Word::answer(id)).await;
+        }
+        let answers = round.collect(LONG).await.unwrap();
+        let order: Vec<_> = answers.iter().map(|(worker, _)| worker.as_str()).collect();
+        assert_eq!(order, asked, "{id}");
+    }
+    // Another session of `a`, and nothing but that has changed.
+    drop(a);
+    let mut a = double.puppet("a").line().await;
+    pool.ready(["a"], LONG).await.unwrap();
+    let round = pool.inject(5, ["b", "a"], order).unwrap();
+    for line in [&mut a, &mut b] {
+        line.next_order().await;
+        line.say(Word::answer(5)).await;
+    }
+    assert_eq!(round.collect(LONG).await.unwrap().len(), 2);
+    // One of the last round has left: it is missed, though it was just asked.
+    pool.remove("b");
+    let refused = vec![("b".into(), SendErrorKind::Unknown)];
+    let error = pool.inject(6, ["b", "a"], order).unwrap_err();
+    assert_eq!(error, InjectError::NotQueued { refused });
+    // And is back, elsewhere.
+    pool.insert("b", "b2".to_owned());
+    let mut b = double.puppet("b2").line().await;
+    pool.ready(["b"], LONG).await.unwrap();
+    let round = pool.inject(6, ["b", "a"], order).unwrap();
+    for line in [&mut a, &mut b] {
+        line.next_order().await;
+        line.say(Word::answer(6)).await;
+    }
+    assert_eq!(round.collect(LONG).await.unwrap().len(), 2);
+}

@@ -1,7 +1,8 @@
 //! The three crates composed into a full meta/compute barrier loop.
 //!
 //! [`meta`] is the control plane, [`compute`] a worker, [`store`] the resource
-//! that checks tokens, [`embedded`] puts all of them into one process.
+//! that checks tokens, [`embedded`] puts all of them into one process; with the feature
+//! `etcd`, `etcd` and `cluster` make processes of them.
 //!
 //! # The pattern, to lift into a service of one's own
 //!
@@ -45,14 +46,22 @@
 //! that hold shards, `inject`, `collect`, `guard.permit()`, commit; see [`meta`].
 
 pub mod cli;
+#[cfg(feature = "etcd")]
+pub mod cluster;
 pub mod compute;
 pub mod count;
 pub mod embedded;
+#[cfg(feature = "etcd")]
+pub mod etcd;
 pub mod input;
 pub mod journal;
 pub mod memory;
 pub mod meta;
+pub mod process;
 pub mod report;
+pub mod requests;
+pub mod roster;
 pub mod status;
 pub mod store;
+pub mod totals;
 pub mod wire;

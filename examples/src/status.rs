@@ -61,10 +61,28 @@ pub struct Status {
     pub rows: u64,
     /// What keeps the loop from the next commit; empty where nothing does.
     pub trouble: String,
+    /// What keeps a user's request from being served; empty where nothing does.
+    pub waits: String,
     /// Size of the input, bytes.
     pub total_bytes: u64,
     /// Workers that have a session.
     pub workers_up: usize,
     /// Workers that exist.
     pub workers: usize,
+    /// Each of them, as its leader sees it.
+    pub states: Vec<WorkerStatus>,
+}
+
+/// One worker, as its leader sees it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WorkerStatus {
+    /// Its id.
+    pub worker: String,
+    /// There is a session.
+    pub is_up: bool,
+    /// Shards that it holds.
+    pub shards: usize,
+    /// Since when it is in this state, its last error, and when it is tried again.
+    pub state: String,
 }

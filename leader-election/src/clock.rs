@@ -68,15 +68,39 @@ pub fn simulated_time() -> Duration {
     }
 }
 
+/// Returns the machine's time since boot, suspend included: the clock that deadlines are on.
+///
+/// `CLOCK_BOOTTIME` on Linux and Android; elsewhere the monotonic clock, which may stop in
+/// suspend. All processes of a machine share it. Elections of the feature `test-util` that
+/// are on a simulated clock have their own.
+///
+/// # Examples
+///
+/// ```
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), leader_election::Error> {
+/// use leader_election::{Election, ElectionConfig, MemoryElection, boot_time};
+///
+/// let election = MemoryElection::new(ElectionConfig::default(), 1);
+/// let leadership = election.campaign(b"node-1").await?;
+/// assert!(leadership.deadline() > boot_time());
+/// # Ok(())
+/// # }
+/// ```
+#[must_use]
+pub fn boot_time() -> Duration {
+    machine_time()
+}
+
 #[cfg(any(target_os = "linux", target_os = "android"))]
-fn boot_time() -> Duration {
+fn machine_time() -> Duration {
     since_boot(rustix::time::ClockId::Boottime)
 }
 
 // Outside Linux the closest clock that std or rustix offers; whether it goes on
 // in suspend depends on the system (it does on macOS).
 #[cfg(all(unix, not(any(target_os = "linux", target_os = "android"))))]
-fn boot_time() -> Duration {
+fn machine_time() -> Duration {
     since_boot(rustix::time::ClockId::Monotonic)
 }
 
@@ -89,7 +113,7 @@ fn since_boot(clock: rustix::time::ClockId) -> Duration {
 }
 
 #[cfg(not(unix))]
-fn boot_time() -> Duration {
+fn machine_time() -> Duration {
     use std::{sync::OnceLock, time::Instant};
 
     static ORIGIN: OnceLock<Instant> = OnceLock::new();

@@ -50,6 +50,7 @@ pub mod conformance;
 #[cfg_attr(docsrs, doc(cfg(feature = "etcd")))]
 pub mod etcd;
 
+pub use clock::boot_time;
 #[cfg(feature = "test-util")]
 pub use clock::simulated_time;
 pub use config::{ElectionConfig, RenewWhile};

@@ -13,12 +13,14 @@ const REQUEUES: &str = "leader_election_requeues_total";
 const WAIT: &str = "leader_election_wait_seconds";
 const RENEWAL: &str = "leader_election_renewal_seconds";
 const RENEWAL_FAILURES: &str = "leader_election_renewal_failures_total";
+const CALL_FAILURES: &str = "leader_election_call_failures_total";
 const WITHHELD: &str = "leader_election_renewals_withheld_total";
 const LEASE_LEFT: &str = "leader_election_lease_left_seconds";
 
 /// The measures of one candidate.
 #[derive(Debug)]
 pub(crate) struct Measures {
+    election: Arc<str>,
     began: Duration,
     /// The scope within which it leads.
     leads: Option<Arc<str>>,
@@ -27,8 +29,11 @@ pub(crate) struct Measures {
 // ===== impl Measures =====
 
 impl Measures {
-    pub(crate) fn new(now: Duration) -> Self {
+    pub(crate) fn new(now: Duration, election: Arc<str>) -> Self {
+        // It is there from the first campaign on: an absent measure alarms nobody.
+        facade::add(IS_LEADER, &election, 0.0);
         Self {
+            election,
             began: now,
             leads: None,
         }
@@ -36,41 +41,54 @@ impl Measures {
 
     pub(crate) fn won(&mut self, now: Duration, scope: &Arc<str>) {
         self.leads = Some(Arc::clone(scope));
-        facade::count(WINS, scope, None);
-        facade::add(IS_LEADER, scope, 1.0);
-        facade::time(WAIT, scope, now.saturating_sub(self.began));
+        let waited = now.saturating_sub(self.began);
+        facade::count(WINS, &self.election, &[("scope", scope)]);
+        facade::add(IS_LEADER, &self.election, 1.0);
+        facade::time(WAIT, &self.election, scope, waited);
     }
 
     /// Counts the end of the leadership, once.
     pub(crate) fn ended(&mut self, loss: Loss) {
         if let Some(scope) = self.leads.take() {
-            facade::count(ENDS, &scope, Some(reason(loss)));
-            facade::add(IS_LEADER, &scope, -1.0);
+            let labels = [("scope", &*scope), ("reason", reason(loss))];
+            facade::count(ENDS, &self.election, &labels);
+            facade::add(IS_LEADER, &self.election, -1.0);
         }
     }
 }
 
-pub(crate) fn requeued(scope: &str, loss: Loss) {
-    facade::count(REQUEUES, scope, Some(reason(loss)));
+pub(crate) fn requeued(election: &str, scope: &str, loss: Loss) {
+    let labels = [("scope", scope), ("reason", reason(loss))];
+    facade::count(REQUEUES, election, &labels);
 }
 
 /// Measures an attempt to renew that took so long.
-pub(crate) fn renewed(scope: &str, took: Duration, answer: &Result<Renewal, Error>) {
+pub(crate) fn renewed(
+    election: &str,
+    scope: &str,
+    took: Duration,
+    answer: &Result<Renewal, Error>,
+) {
     match answer {
-        Ok(Renewal::Confirmed(_)) => facade::time(RENEWAL, scope, took),
+        Ok(Renewal::Confirmed(_)) => facade::time(RENEWAL, election, scope, took),
         // The loss is counted elsewhere.
         Ok(Renewal::Gone(_)) => {}
-        Err(_) => facade::count(RENEWAL_FAILURES, scope, None),
+        Err(_) => facade::count(RENEWAL_FAILURES, election, &[("scope", scope)]),
     }
 }
 
-pub(crate) fn withheld(scope: &str) {
-    facade::count(WITHHELD, scope, None);
+/// Counts a call that is no renewal and was not served.
+pub(crate) fn failed(election: &str, call: &'static str) {
+    facade::count(CALL_FAILURES, election, &[("call", call)]);
+}
+
+pub(crate) fn withheld(election: &str, scope: &str) {
+    facade::count(WITHHELD, election, &[("scope", scope)]);
 }
 
 /// Measures what was left of the lease when a renewal was confirmed.
-pub(crate) fn extended(scope: &str, left: Duration) {
-    facade::time(LEASE_LEFT, scope, left);
+pub(crate) fn extended(election: &str, scope: &str, left: Duration) {
+    facade::time(LEASE_LEFT, election, scope, left);
 }
 
 fn reason(loss: Loss) -> &'static str {
@@ -91,22 +109,26 @@ mod facade {
 
     use metrics::{Label, counter, gauge, histogram};
 
-    pub(super) fn count(name: &'static str, scope: &str, reason: Option<&'static str>) {
-        let mut labels = labels(scope);
-        labels.extend(reason.map(|reason| Label::from_static_parts("reason", reason)));
-        counter!(name, labels).increment(1);
+    pub(super) fn count(name: &'static str, election: &str, more: &[(&'static str, &str)]) {
+        counter!(name, labels(election, more)).increment(1);
     }
 
-    pub(super) fn add(name: &'static str, scope: &str, change: f64) {
-        gauge!(name, labels(scope)).increment(change);
+    pub(super) fn add(name: &'static str, election: &str, change: f64) {
+        gauge!(name, labels(election, &[])).increment(change);
     }
 
-    pub(super) fn time(name: &'static str, scope: &str, time: Duration) {
-        histogram!(name, labels(scope)).record(time.as_secs_f64());
+    pub(super) fn time(name: &'static str, election: &str, scope: &str, time: Duration) {
+        let labels = labels(election, &[("scope", scope)]);
+        histogram!(name, labels).record(time.as_secs_f64());
     }
 
-    fn labels(scope: &str) -> Vec<Label> {
-        vec![Label::new("scope", scope.to_owned())]
+    fn labels(election: &str, more: &[(&'static str, &str)]) -> Vec<Label> {
+        let mut labels = vec![Label::new("election", election.to_owned())];
+        labels.extend(
+            more.iter()
+                .map(|(name, value)| Label::new(*name, (*value).to_owned())),
+        );
+        labels
     }
 }
 
@@ -114,9 +136,9 @@ mod facade {
 mod facade {
     use std::time::Duration;
 
-    pub(super) fn count(_: &'static str, _: &str, _: Option<&'static str>) {}
+    pub(super) fn count(_: &'static str, _: &str, _: &[(&'static str, &str)]) {}
 
     pub(super) fn add(_: &'static str, _: &str, _: f64) {}
 
-    pub(super) fn time(_: &'static str, _: &str, _: Duration) {}
+    pub(super) fn time(_: &'static str, _: &str, _: &str, _: Duration) {}
 }

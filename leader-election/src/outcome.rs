@@ -34,8 +34,8 @@ pub enum Resigned {
     /// The store confirmed the release: the next candidate leads at once.
     Released,
     /// The store did not confirm in time. The release is tried again in the
-    /// background until the deadline; the next candidate leads after one TTL
-    /// at the latest.
+    /// background; where the store is there, the next candidate leads after one
+    /// TTL at the latest.
     Unconfirmed,
     /// There was nothing to release: the leadership had been lost, or its
     /// lease ran out.

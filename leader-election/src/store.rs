@@ -21,11 +21,18 @@ pub const MAX_VALUE_BYTES: usize = 1 << 20;
 /// someone removes it, and never comes back: joining again gives a new one at
 /// the back of the queue with a higher token.
 ///
-/// Every call but `observe` runs under a limit and may be dropped by the driver
-/// before it ends; whether a dropped call took effect is then unknown, and the
-/// next call must cope with both. Calls for one place
-/// may overlap. An [`Error`] of kind `Invalid` or `Denied` ends a campaign; all
-/// others are retried.
+/// Calls for one place may overlap.
+///
+/// # Errors
+///
+/// An [`Error`] of kind `Invalid` or `Denied` ends a campaign; all others are retried.
+/// A call that fails may have taken effect.
+///
+/// # Cancel safety
+///
+/// Every call but `observe` runs under a limit and may be dropped by the driver before it
+/// ends; whether a dropped call took effect is then unknown, and the next call must cope
+/// with both.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
     /// Takes a place at the back of the queue under a lease of `ttl`.

@@ -5,7 +5,9 @@ mod support;
 
 use std::sync::{Arc, Mutex};
 
-use leader_election::{Election, Loss, MemoryElection, MemoryStore, Resigned, simulated_time};
+use leader_election::{
+    Election, ErrorKind, Loss, MemoryElection, MemoryStore, Place, Resigned, Store, simulated_time,
+};
 use support::{Call, TTL, Trouble, USABLE, Wire, config, secs, settle, spawn_campaign};
 
 /// E11.
@@ -50,7 +52,7 @@ async fn a_resign_that_never_arrived_is_repeated() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_goes_on_in_the_background_until_the_deadline() {
+async fn a_release_goes_on_in_the_background_beyond_the_deadline() {
     let wire = Wire::new(MemoryStore::new(1));
     let leader = wire.election(config()).campaign(b"a").await.unwrap();
     let deadline = leader.deadline();
@@ -61,10 +63,54 @@ async fn a_release_goes_on_in_the_background_until_the_deadline() {
     assert_eq!(leader.resign().await, Resigned::Unconfirmed);
     tokio::time::sleep(secs(30.0)).await;
     let tries = wire.sent(Call::Leave);
-    assert!(tries.len() > 3);
-    assert!(tries.iter().all(|at| *at < deadline));
+    assert!(tries.iter().filter(|at| **at < deadline).count() > 3);
+    assert!(tries.last().is_some_and(|at| *at > deadline + secs(15.0)));
     assert_eq!(leader.resign().await, Resigned::AlreadyOver);
     assert_eq!(wire.sent(Call::Renew).len(), 1);
+
+    wire.rule(|_, _| Trouble::default());
+    tokio::time::sleep(secs(3.0)).await;
+    let confirmed = wire.sent(Call::Leave).len();
+    tokio::time::sleep(secs(30.0)).await;
+    assert_eq!(wire.sent(Call::Leave).len(), confirmed, "it is done");
+}
+
+/// A store that was away may start every lease anew: the place of a leader that expired
+/// would block the others for as long again.
+#[tokio::test(start_paused = true)]
+async fn a_place_whose_lease_the_store_started_anew_is_given_back_once_it_is_there() {
+    for stalls in [false, true] {
+        let wire = Wire::new(MemoryStore::new(1));
+        let config = config().with_renew_while(move || !stalls);
+        let leader = wire.election(config).campaign(b"a").await.unwrap();
+        let place = Place::new(wire.joined()[0], leader.token(), "");
+        wire.rule(move |call, _| match call {
+            Call::Renew | Call::Leave if !stalls => Trouble::fails(ErrorKind::Unavailable),
+            _ => Trouble::default(),
+        });
+        let reason = if stalls { Loss::Stalled } else { Loss::Expired };
+        // What etcd does with the leases of places when it is back.
+        let restarted = async {
+            loop {
+                tokio::time::sleep(secs(1.0)).await;
+                wire.store.renew(&place).await.unwrap();
+                if stalls && leader.deadline().is_zero() {
+                    break;
+                }
+                if simulated_time() > leader.deadline() + secs(120.0) {
+                    break;
+                }
+            }
+        };
+        let (lost, ()) = tokio::join!(leader.lost(), restarted);
+        assert_eq!(lost, reason);
+        if !stalls {
+            assert_eq!(wire.store.tokens(), [1], "it blocks the others");
+        }
+        wire.rule(|_, _| Trouble::default());
+        tokio::time::sleep(secs(1.1)).await;
+        assert_eq!(wire.store.places(), 0, "{reason}");
+    }
 }
 
 /// E13.

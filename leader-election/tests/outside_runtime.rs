@@ -7,7 +7,7 @@ use std::{
     task::{Context, Poll, Waker},
 };
 
-use leader_election::{Election, ErrorKind, Loss, MemoryElection, Resigned};
+use leader_election::{Election, ErrorKind, Loss, MemoryElection, Resigned, boot_time};
 use support::{config, secs, settle};
 use tokio::runtime::{Builder, Runtime};
 
@@ -25,6 +25,35 @@ fn dropping_a_leadership_outside_a_runtime_resigns_all_the_same() {
     drop(leader);
     runtime.block_on(settle());
     assert_eq!(election.places(), 0);
+}
+
+/// A process that ends: awaiting `resign` is the way to leave nothing behind.
+#[test]
+fn a_runtime_that_ends_after_a_drop_leaves_the_place_and_after_a_resign_it_does_not() {
+    for resigns in [false, true] {
+        let election = MemoryElection::new(config(), 1);
+        let runtime = runtime();
+        let leader = runtime.block_on(election.campaign(b"a")).unwrap();
+        if resigns {
+            let outcome = runtime.block_on(leader.resign());
+            assert_eq!(outcome, Resigned::Released);
+        }
+        drop(leader);
+        drop(runtime);
+        assert_eq!(election.places(), usize::from(!resigns));
+    }
+}
+
+#[test]
+fn the_time_left_is_that_until_the_deadline_on_the_clock_since_boot() {
+    let election = MemoryElection::new(config(), 1);
+    let runtime = runtime();
+    let leader = runtime.block_on(election.campaign(b"a")).unwrap();
+    let (before, left, after) = (boot_time(), leader.time_left(), boot_time());
+    assert!(before + left <= leader.deadline());
+    assert!(leader.deadline() <= after + left);
+    runtime.block_on(leader.resign());
+    assert!(leader.time_left().is_zero());
 }
 
 #[test]

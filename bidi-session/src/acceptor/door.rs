@@ -9,6 +9,7 @@ use tokio::time::timeout;
 
 use super::gate::{Gate, Offer, Ticket, Turn};
 use super::link::{End, Ending, Link};
+use super::refusals::Refusals;
 use super::replies::Replies;
 use super::tenure::Tenure;
 use crate::clock::Clock;
@@ -56,6 +57,7 @@ struct Door {
     state: Mutex<State>,
     // A claim left, or the door was closed.
     changed: Notify,
+    refusals: Mutex<Refusals>,
 }
 
 struct State {
@@ -117,6 +119,7 @@ impl Acceptor {
                 is_closed: false,
             }),
             changed: Notify::new(),
+            refusals: Mutex::default(),
         });
         Self {
             owner: Arc::new(Owner { door }),
@@ -175,7 +178,15 @@ impl Acceptor {
     ) -> Result<Admission<Out>, Unadmitted> {
         let door = &self.owner.door;
         let (link, outbox) = Link::new(hello.term, hello.generation);
-        let place = door.clone().admit(hello, link.clone()).await?;
+        let place = match door.clone().admit(hello, link.clone()).await {
+            Ok(place) => place,
+            Err(why) => {
+                if let Unadmitted::Refused(refusal) = &why {
+                    door.tell(refusal, Some(hello));
+                }
+                return Err(why);
+            }
+        };
         tracing::info!(worker = %door.worker, term = hello.term, generation = hello.generation, "session began");
         Ok(Admission {
             welcome: Welcome {
@@ -185,6 +196,15 @@ impl Acceptor {
             replies: Replies::new(link.clone(), outbox),
             tenure: Tenure::new(link, place),
         })
+    }
+}
+
+impl Acceptor {
+    /// Refuses a stream whose handshake cannot be read.
+    pub(crate) fn refuse_malformed(&self, why: String) -> Refusal {
+        let refusal = Refusal::Malformed(why);
+        self.owner.door.tell(&refusal, None);
+        refusal
     }
 }
 
@@ -276,6 +296,24 @@ impl Door {
                 }
             }
             changed.await;
+        }
+    }
+
+    /// Writes that a stream was refused, a line a minute for each kind.
+    fn tell(&self, refusal: &Refusal, hello: Option<&Hello>) {
+        let now = self.clock.now();
+        let refusals = self.refusals.lock();
+        let due = refusals
+            .unwrap_or_else(PoisonError::into_inner)
+            .note(now, refusal);
+        let term = hello.map(|hello| hello.term);
+        let generation = hello.map(|hello| hello.generation);
+        let worker = &self.worker;
+        match due {
+            Some(count) => {
+                tracing::warn!(%worker, term, generation, %refusal, count, "stream refused");
+            }
+            None => tracing::debug!(%worker, term, generation, %refusal, "stream refused"),
         }
     }
 

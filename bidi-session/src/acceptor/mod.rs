@@ -3,6 +3,7 @@
 mod door;
 mod gate;
 mod link;
+mod refusals;
 mod replies;
 mod session;
 mod tenure;

@@ -70,7 +70,10 @@ impl<Out: Send + 'static, In: Send + 'static> Server<Out, In> {
     async fn serve(&self, wire: Arc<Wire<Out, In>>, hello: Fields, tell: oneshot::Sender<Answer>) {
         let hello = match Hello::from_fields(read(&hello)) {
             Ok(hello) => hello,
-            Err(why) => return answer(tell, Answer::refused(&Refusal::Malformed(why))),
+            Err(why) => {
+                let refusal = self.acceptor.refuse_malformed(why);
+                return answer(tell, Answer::refused(&refusal));
+            }
         };
         let admission = tokio::select! {
             biased;

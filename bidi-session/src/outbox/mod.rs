@@ -5,6 +5,8 @@
 //! what is still queued then is dropped, so that nothing of an ended session
 //! reaches the wire.
 
+mod queue;
+
 use std::collections::VecDeque;
 use std::fmt;
 use std::pin::Pin;
@@ -15,7 +17,10 @@ use std::task::{Context, Poll, Waker};
 use futures_core::Stream;
 use tokio::sync::Notify;
 
+use self::queue::Queue;
 use crate::meters::OutboxMeter;
+
+pub(crate) use self::queue::Room;
 
 /// How many messages of a batch may be on their way before their room is given back; a
 /// sender that waits is woken once for so many.
@@ -37,8 +42,8 @@ pub(crate) struct OutboxSender<Out> {
 }
 
 /// Room for one message, given back on drop.
-pub(crate) struct Reservation<Out> {
-    shared: Arc<Shared<Out>>,
+pub(crate) struct Reservation<'a, Out> {
+    shared: &'a Shared<Out>,
     bytes: usize,
     is_used: bool,
 }
@@ -54,13 +59,6 @@ pub(crate) enum Refused {
     Closed,
 }
 
-/// A number of messages and their bytes.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Room {
-    pub(crate) count: usize,
-    pub(crate) bytes: usize,
-}
-
 struct Shared<Out> {
     limit: Room,
     meter: OutboxMeter,
@@ -69,17 +67,6 @@ struct Shared<Out> {
     is_closed: AtomicBool,
     has_room: Notify,
     has_ended: Notify,
-}
-
-struct Queue<Out> {
-    items: VecDeque<(Out, usize)>,
-    // Queued, reserved and in the reader's batch.
-    used: Room,
-    is_closed: bool,
-    is_finished: bool,
-    // Someone was refused for want of room and waits.
-    is_awaited: bool,
-    reader: Option<Waker>,
 }
 
 /// Returns both ends of a new outbox that holds at most `limit`.
@@ -93,14 +80,7 @@ pub(crate) fn metered<Out>(limit: Room, meter: OutboxMeter) -> (OutboxSender<Out
     let shared = Arc::new(Shared {
         limit,
         meter,
-        queue: Mutex::new(Queue {
-            items: VecDeque::new(),
-            used: Room::default(),
-            is_closed: false,
-            is_finished: false,
-            is_awaited: false,
-            reader: None,
-        }),
+        queue: Mutex::new(Queue::new()),
         is_closed: AtomicBool::new(false),
         has_room: Notify::new(),
         has_ended: Notify::new(),
@@ -146,8 +126,8 @@ impl<Out> Stream for Outbox<Out> {
             this.batch.clear();
             return Poll::Ready(None);
         }
-        if let Some(item) = this.take() {
-            return Poll::Ready(Some(item));
+        if !this.batch.is_empty() {
+            return Poll::Ready(this.take());
         }
         let mut queue = this.shared.lock();
         if queue.is_closed {
@@ -157,16 +137,18 @@ impl<Out> Stream for Outbox<Out> {
             if queue.is_finished {
                 return Poll::Ready(None);
             }
-            queue.reader = Some(cx.waker().clone());
+            queue.listen(cx.waker());
             return Poll::Pending;
         }
-        std::mem::swap(&mut queue.items, &mut this.batch);
-        if this.batch.len() > 1 {
+        if queue.items.len() > 1 {
+            std::mem::swap(&mut queue.items, &mut this.batch);
             drop(queue);
             return Poll::Ready(this.take());
         }
-        // A single message gives its room back under this lock, not under another.
-        let single = this.batch.pop_front();
+        // A single message gives its room back under this lock, not under another, and
+        // leaves its place to the next one: another place would lie in cold memory.
+        let single = queue.items.pop_front();
+        queue.items.clear();
         let bytes = single.as_ref().map_or(0, |(_, bytes)| *bytes);
         let is_awaited = queue.release(Room { count: 1, bytes });
         drop(queue);
@@ -230,11 +212,11 @@ impl<Out> OutboxSender<Out> {
     }
 
     /// Takes room for a message without queueing it yet.
-    pub(crate) fn try_reserve(&self, bytes: usize) -> Result<Reservation<Out>, Refused> {
+    pub(crate) fn try_reserve(&self, bytes: usize) -> Result<Reservation<'_, Out>, Refused> {
         self.shared.lock().take_room(self.shared.limit, bytes)?;
         self.shared.meter.add(bytes);
         Ok(Reservation {
-            shared: self.shared.clone(),
+            shared: &self.shared,
             bytes,
             is_used: false,
         })
@@ -246,6 +228,11 @@ impl<Out> OutboxSender<Out> {
         if !self.shared.is_closed.load(Ordering::Acquire) {
             has_ended.await;
         }
+    }
+
+    /// Says whether the request stream has ended, or was dropped.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.shared.is_closed.load(Ordering::Acquire)
     }
 
     /// Ends the request stream; what is queued is dropped. May be repeated.
@@ -281,7 +268,7 @@ impl<Out> fmt::Debug for OutboxSender<Out> {
 
 // ===== impl Reservation =====
 
-impl<Out> Reservation<Out> {
+impl<Out> Reservation<'_, Out> {
     /// Queues the message; says whether the session was still there.
     pub(crate) fn push(mut self, item: Out) -> bool {
         self.is_used = true;
@@ -297,7 +284,7 @@ impl<Out> Reservation<Out> {
     }
 }
 
-impl<Out> Drop for Reservation<Out> {
+impl<Out> Drop for Reservation<'_, Out> {
     fn drop(&mut self) {
         if !self.is_used {
             self.shared.release(Room {
@@ -324,8 +311,13 @@ impl<Out> Shared<Out> {
     }
 
     fn release(&self, room: Room) {
-        // The guard is gone before anyone is woken.
-        let is_awaited = self.lock().release(room);
+        let mut queue = self.lock();
+        if queue.is_closed {
+            // All of it was given back then.
+            return;
+        }
+        let is_awaited = queue.release(room);
+        drop(queue);
         self.meter.sub(room.bytes);
         if is_awaited {
             self.has_room.notify_waiters();
@@ -338,46 +330,14 @@ impl<Out> Shared<Out> {
         queue.is_closed = true;
         let reader = queue.reader.take();
         let dropped = std::mem::take(&mut queue.items);
+        let used = std::mem::take(&mut queue.used);
         drop(queue);
+        self.meter.sub(used.bytes);
         // Outside of the lock: dropping a message is user code.
         drop(dropped);
         wake(reader);
         self.has_room.notify_waiters();
         self.has_ended.notify_waiters();
-    }
-}
-
-impl<Out> Drop for Shared<Out> {
-    fn drop(&mut self) {
-        // What was dropped with the session has not been given back.
-        let bytes = self.lock().used.bytes;
-        self.meter.sub(bytes);
-    }
-}
-
-// ===== impl Queue =====
-
-impl<Out> Queue<Out> {
-    /// Gives room back; says whether someone waits for it.
-    fn release(&mut self, room: Room) -> bool {
-        self.used.count -= room.count;
-        self.used.bytes -= room.bytes;
-        std::mem::take(&mut self.is_awaited)
-    }
-
-    fn take_room(&mut self, limit: Room, bytes: usize) -> Result<(), Refused> {
-        if self.is_closed || self.is_finished {
-            return Err(Refused::Closed);
-        }
-        if bytes > limit.bytes {
-            return Err(Refused::TooLarge);
-        }
-        if self.used.count >= limit.count || self.used.bytes > limit.bytes - bytes {
-            return Err(Refused::Full);
-        }
-        self.used.count += 1;
-        self.used.bytes += bytes;
-        Ok(())
     }
 }
 

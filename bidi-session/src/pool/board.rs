@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use crate::clock::Clock;
-use crate::core::rounds::{Progress, Rounds, Stray, Unfit};
+use crate::core::rounds::{Answerer, Progress, Roster, Rounds, Stray, Unfit};
 use crate::error::RoundError;
 use crate::event::DisconnectReason;
 use crate::meters::End;
@@ -63,11 +63,11 @@ impl<In> Board<In> {
     pub(crate) fn begin(
         self: &Arc<Self>,
         id: u64,
-        targets: Vec<(WorkerId, u64)>,
+        roster: Arc<Roster>,
     ) -> Result<Round<In>, Unfit> {
         let changed = Arc::new(Notify::new());
         let mut state = self.lock();
-        state.rounds.begin(id, targets)?;
+        state.rounds.begin(id, roster)?;
         state.waiting.insert(id, changed.clone());
         drop(state);
         Ok(Round {
@@ -80,17 +80,12 @@ impl<In> Board<In> {
     }
 
     /// Hands answers of one session, each with its round, to their rounds.
-    pub(crate) fn answer(
-        &self,
-        worker: &WorkerId,
-        generation: u64,
-        answers: impl Iterator<Item = (u64, In)>,
-    ) {
+    pub(crate) fn answer(&self, by: &mut Answerer, answers: impl Iterator<Item = (u64, In)>) {
         let mut strays = Vec::new();
         let mut complete = Vec::new();
         let mut state = self.lock();
         for (id, message) in answers {
-            match state.rounds.answer(id, worker, generation, message) {
+            match state.rounds.answer(id, by, message) {
                 Ok(true) => complete.extend(state.waiting.get(&id).cloned()),
                 Ok(false) => {}
                 Err(stray) => strays.push(stray),
@@ -106,6 +101,7 @@ impl<In> Board<In> {
                 Stray::Unknown => counters.unknown += 1,
                 Stray::NotATarget => counters.not_a_target += 1,
             });
+            let (worker, generation) = (by.worker(), by.generation());
             tracing::debug!(%worker, generation, ?stray, "stray answer dropped");
             drop(message);
         }

@@ -3,6 +3,7 @@
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::FutureExt;
 
@@ -106,10 +107,15 @@ async fn run<C: Connector, P>(pool: &Shared<C>, slot: &Slot<C>, mut attempt: Att
             if slot.generation() == Some(generation) {
                 slot.log().began(now, generation, incarnation);
             }
-            tokio::select! {
-                biased;
-                () = read(pool, slot, generation, inbound, &sender) => {}
-                () = pay_log(pool, slot, generation) => {}
+            let read = read(pool, slot, generation, inbound, &sender);
+            match slot.log().owed_at() {
+                // Nearly always: not asked for each message, then.
+                None => read.await,
+                Some(due) => tokio::select! {
+                    biased;
+                    () = read => {}
+                    () = pay_log(pool, slot, generation, due) => {}
+                },
             }
         }
         Err(error) => {
@@ -162,11 +168,9 @@ async fn open<C: Connector>(
 
 /// Tells of a session whose beginning was kept from the log, when it may be told; never
 /// ends.
-async fn pay_log<C: Connector>(pool: &Shared<C>, slot: &Slot<C>, generation: u64) {
-    if let Some(due) = slot.log().owed_at() {
-        pool.clock.sleep_until(due).await;
-        slot.log().pay(pool.clock.now(), generation);
-    }
+async fn pay_log<C: Connector>(pool: &Shared<C>, slot: &Slot<C>, generation: u64, due: Duration) {
+    pool.clock.sleep_until(due).await;
+    slot.log().pay(pool.clock.now(), generation);
     std::future::pending().await
 }
 

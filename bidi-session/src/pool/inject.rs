@@ -1,26 +1,16 @@
 //! Barrier rounds: one message to each of several workers, or to none.
 
-use std::collections::HashSet;
-use std::sync::Arc;
-
 use crate::connector::Connector;
 use crate::core::rounds::Unfit;
-use crate::error::{InjectError, SendErrorKind};
-use crate::outbox::{OutboxSender, Reservation};
+use crate::error::InjectError;
+use crate::outbox::Reservation;
 use crate::pool::board::Round;
-use crate::pool::slot::Slot;
+use crate::pool::roll::Roll;
 use crate::pool::{Pool, Shared};
 use crate::worker::WorkerId;
 
-/// A worker of a round with its session.
-struct Asked<C: Connector> {
-    slot: Arc<Slot<C>>,
-    generation: u64,
-    outbox: OutboxSender<C::Out>,
-}
-
 /// Room for a worker's message, and the message.
-type Loaded<Out> = (Reservation<Out>, Out);
+type Loaded<'a, Out> = (Reservation<'a, Out>, Out);
 
 impl<C: Connector> Pool<C> {
     /// Queues a message to each target, or to none, and returns the round that
@@ -44,7 +34,7 @@ impl<C: Connector> Pool<C> {
         &self,
         id: u64,
         targets: I,
-        mut make: impl FnMut(&WorkerId) -> C::Out,
+        make: impl FnMut(&WorkerId) -> C::Out,
     ) -> Result<Round<C::In>, InjectError>
     where
         I: IntoIterator,
@@ -52,77 +42,39 @@ impl<C: Connector> Pool<C> {
     {
         let shared = self.shared();
         shared.board.check(id).map_err(to_inject_error)?;
-        let asked = find(shared, targets)?;
-        let messages: Vec<C::Out> = asked.iter().map(|one| make(one.slot.id())).collect();
-        let loaded = reserve(shared, &asked, messages)?;
-        let targets = asked
-            .iter()
-            .map(|one| (one.slot.id().clone(), one.generation));
-        let round = shared.board.begin(id, targets.collect());
+        let roll = shared.call_roll(targets)?;
+        let loaded = load(shared, &roll, make)?;
+        let round = shared.board.begin(id, roll.roster().clone());
         let round = round.map_err(to_inject_error)?;
-        for (one, (reservation, message)) in asked.iter().zip(loaded) {
-            if !reservation.push(message) {
+        for (place, (room, message)) in loaded.into_iter().enumerate() {
+            if !room.push(message) {
                 // The session ended in between; its own end may have come before the round.
-                let reason = one.slot.end_of(one.generation);
-                shared.board.fail(one.slot.id(), one.generation, &reason);
+                let (worker, generation) = &roll.roster().members()[place];
+                shared.board.fail(worker, *generation, &roll.end_of(place));
             }
         }
         Ok(round)
     }
 }
 
-fn find<C: Connector, I>(shared: &Shared<C>, targets: I) -> Result<Vec<Asked<C>>, InjectError>
-where
-    I: IntoIterator,
-    I::Item: AsRef<str>,
-{
-    let mut seen = HashSet::new();
-    let mut asked = Vec::new();
-    let mut refused = Vec::new();
-    for target in targets {
-        let target = target.as_ref();
-        let slot = shared.slot(target);
-        let worker = slot
-            .as_ref()
-            .map_or_else(|| target.into(), |slot| slot.id().clone());
-        if !seen.insert(worker.clone()) {
-            continue;
-        }
-        let Some(slot) = slot else {
-            refused.push((worker, SendErrorKind::Unknown));
-            continue;
-        };
-        match slot.session() {
-            Some((generation, outbox)) => asked.push(Asked {
-                slot,
-                generation,
-                outbox,
-            }),
-            None => refused.push((worker, SendErrorKind::NotConnected)),
-        }
-    }
-    if !refused.is_empty() {
-        return Err(InjectError::NotQueued { refused });
-    }
-    Ok(asked)
-}
-
-fn reserve<C: Connector>(
+/// Makes each worker's message and takes room for it.
+fn load<'a, C: Connector>(
     shared: &Shared<C>,
-    asked: &[Asked<C>],
-    messages: Vec<C::Out>,
-) -> Result<Vec<Loaded<C::Out>>, InjectError> {
-    let mut loaded = Vec::with_capacity(asked.len());
+    roll: &'a Roll<C>,
+    mut make: impl FnMut(&WorkerId) -> C::Out,
+) -> Result<Vec<Loaded<'a, C::Out>>, InjectError> {
+    let mut loaded = Vec::with_capacity(roll.outboxes().len());
     let mut refused = Vec::new();
-    for (one, message) in asked.iter().zip(messages) {
+    for ((worker, _), outbox) in roll.roster().members().iter().zip(roll.outboxes()) {
+        let message = make(worker);
         let size = shared.connector.size(&message);
         let reserved = shared.check_size(size).and_then(|()| {
-            let room = one.outbox.try_reserve(size);
+            let room = outbox.try_reserve(size);
             room.map_err(|why| shared.kind_of(why, size))
         });
         match reserved {
-            Ok(reservation) => loaded.push((reservation, message)),
-            Err(kind) => refused.push((one.slot.id().clone(), kind)),
+            Ok(room) => loaded.push((room, message)),
+            Err(kind) => refused.push((worker.clone(), kind)),
         }
     }
     if !refused.is_empty() {

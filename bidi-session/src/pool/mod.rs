@@ -10,6 +10,7 @@ mod log;
 mod mailbox;
 mod reader;
 mod ready;
+mod roll;
 mod send;
 mod shared;
 mod slot;

@@ -1,13 +1,14 @@
 //! Reads one session: answers to their rounds, everything else to the owner.
 
 use std::pin::{Pin, pin};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use futures_core::Stream;
 
 use crate::connector::{Connector, Failure};
 use crate::core::peer::Input;
+use crate::core::rounds::Answerer;
 use crate::event::DisconnectReason;
 use crate::outbox::OutboxSender;
 use crate::pool::shared::Shared;
@@ -26,7 +27,7 @@ type Inbound<In> = Pin<Box<dyn Stream<Item = Result<In, Failure>> + Send>>;
 struct Reader<'a, C: Connector> {
     pool: &'a Shared<C>,
     slot: &'a Slot<C>,
-    generation: u64,
+    session: Answerer,
     inbound: Inbound<C::In>,
     // Messages that may be queued before the mailbox has to be asked again: others only
     // take from it, so this is never too much.
@@ -34,6 +35,10 @@ struct Reader<'a, C: Connector> {
     // Empty but while a batch is read.
     answers: Vec<(u64, C::In)>,
     others: Vec<C::In>,
+    // Its state machine knows that it was of use.
+    has_spoken: bool,
+    // Its messages do not count any more.
+    is_over: bool,
 }
 
 /// What reading came to.
@@ -44,6 +49,8 @@ enum Read {
     Full,
     /// The stream is over.
     End(DisconnectReason),
+    /// The session was over before.
+    Over,
 }
 
 /// Reads a session until it is over.
@@ -57,57 +64,22 @@ pub(crate) async fn read<C: Connector>(
     let mut reader = Reader {
         pool,
         slot,
-        generation,
+        session: Answerer::new(slot.id().clone(), generation),
         inbound,
         room: 0,
         answers: Vec::new(),
         others: Vec::new(),
+        has_spoken: false,
+        is_over: false,
     };
-    let mut over = pin!(slot.over(generation));
-    let mut deafness = pin!(deafness(sender));
-    loop {
-        let read = tokio::select! {
-            biased;
-            () = over.as_mut() => return,
-            () = deafness.as_mut() => Read::End(deaf()),
-            read = std::future::poll_fn(|cx| reader.poll_read(cx)) => read,
-        };
-        let end = match read {
-            // A flood of answers would never find its stream empty.
-            Read::More => {
-                tokio::task::coop::consume_budget().await;
-                continue;
-            }
-            Read::Full => tokio::select! {
-                biased;
-                () = over.as_mut() => return,
-                () = slot.mailbox().has_room() => continue,
-                // The transport is gone, and what it has received lies in memory already:
-                // it is taken over to reach the end, which an owner that takes nothing
-                // must not hide.
-                () = sender.closed() => {
-                    reader.room = slot.mailbox().room_beyond(generation);
-                    if reader.room > 0 {
-                        continue;
-                    }
-                    deaf()
-                }
-            },
-            Read::End(reason) => reason,
-        };
-        let input = Input::Ended {
-            generation,
-            reason: end,
-        };
-        let aftermath = slot.step(&pool.inbox, pool.clock.now(), input);
-        pool.settle(slot, aftermath);
-        return;
+    let mut reason = reader.read_open(sender).await;
+    if reason.is_none() {
+        reason = reader.outlast().await;
     }
-}
-
-async fn deafness<Out>(sender: &OutboxSender<Out>) {
-    sender.closed().await;
-    tokio::time::sleep(DEAF_GRACE).await;
+    let Some(reason) = reason else { return };
+    let input = Input::Ended { generation, reason };
+    let aftermath = slot.step(&pool.inbox, pool.clock.now(), input);
+    pool.settle(slot, aftermath);
 }
 
 impl<C: Connector> Drop for Reader<'_, C> {
@@ -120,6 +92,70 @@ impl<C: Connector> Drop for Reader<'_, C> {
 // ===== impl Reader =====
 
 impl<C: Connector> Reader<'_, C> {
+    /// Reads until the stream ends; `None` where the request stream has ended before, as it
+    /// does with a session that is over.
+    ///
+    /// So that is all there is to wait for, and it is asked only where it may have happened:
+    /// this runs for each message.
+    async fn read_open<Out>(&mut self, sender: &OutboxSender<Out>) -> Option<DisconnectReason> {
+        let mut closed = pin!(sender.closed());
+        let mut told: Option<Waker> = None;
+        loop {
+            let read = std::future::poll_fn(|cx| {
+                let is_told = told.as_ref().is_some_and(|told| told.will_wake(cx.waker()));
+                if !is_told || sender.is_closed() {
+                    told = Some(cx.waker().clone());
+                    if closed.as_mut().poll(cx).is_ready() {
+                        return Poll::Ready(Read::Over);
+                    }
+                }
+                self.poll_read(cx)
+            });
+            match read.await {
+                // A flood of answers would never find its stream empty.
+                Read::More => tokio::task::coop::consume_budget().await,
+                Read::Full => tokio::select! {
+                    biased;
+                    () = closed.as_mut() => return None,
+                    () = self.slot.mailbox().has_room() => {}
+                },
+                Read::End(reason) => return Some(reason),
+                Read::Over => return None,
+            }
+        }
+    }
+
+    /// Hears what a worker still says whose request stream is gone; `None` where the session
+    /// was ended by somebody else.
+    async fn outlast(&mut self) -> Option<DisconnectReason> {
+        let generation = self.session.generation();
+        let slot = self.slot;
+        let mut over = pin!(slot.over(generation));
+        let mut grace = pin!(tokio::time::sleep(DEAF_GRACE));
+        loop {
+            let read = tokio::select! {
+                biased;
+                () = over.as_mut() => return None,
+                () = grace.as_mut() => return Some(deaf()),
+                read = std::future::poll_fn(|cx| self.poll_read(cx)) => read,
+            };
+            match read {
+                Read::More => tokio::task::coop::consume_budget().await,
+                // The transport is gone, and what it has received lies in memory already:
+                // it is taken over to reach the end, which an owner that takes nothing
+                // must not hide.
+                Read::Full => {
+                    self.room = slot.mailbox().room_beyond(generation);
+                    if self.room == 0 {
+                        return Some(deaf());
+                    }
+                }
+                Read::End(reason) => return Some(reason),
+                Read::Over => return None,
+            }
+        }
+    }
+
     /// Hands on what lies ready, at most a batch; pending when nothing is left.
     ///
     /// Messages are handed on before this is pending, so that the stream is polled once
@@ -154,6 +190,9 @@ impl<C: Connector> Reader<'_, C> {
             }
         }
         self.hand_over();
+        if self.is_over {
+            return Poll::Ready(Read::Over);
+        }
         next
     }
 
@@ -164,13 +203,18 @@ impl<C: Connector> Reader<'_, C> {
             return;
         }
         self.room -= self.others.len();
-        let (pool, slot, generation) = (self.pool, self.slot, self.generation);
-        if slot.hear(&pool.inbox, generation, count, &mut self.others) {
+        let (pool, slot, generation) = (self.pool, self.slot, self.session.generation());
+        // Answers need no more: their rounds know themselves whose session is over.
+        let is_heard = self.has_spoken && self.others.is_empty()
+            || slot.hear(&pool.inbox, generation, count, &mut self.others);
+        if is_heard {
+            self.has_spoken = true;
             if !self.answers.is_empty() {
                 let answers = self.answers.drain(..);
-                pool.board.answer(slot.id(), generation, answers);
+                pool.board.answer(&mut self.session, answers);
             }
         } else {
+            self.is_over = true;
             pool.count_stale_inputs(slot.take_stale_inputs());
         }
         self.answers.clear();

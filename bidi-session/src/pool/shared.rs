@@ -5,7 +5,7 @@ use std::collections::hash_map::DefaultHasher;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
@@ -21,6 +21,7 @@ use crate::pool::aftermath::Aftermath;
 use crate::pool::board::Board;
 use crate::pool::driver::{self, Tenure};
 use crate::pool::inbox::Inbox;
+use crate::pool::roll::Roll;
 use crate::pool::slot::{Place, Slot};
 use crate::pool::tally::Tally;
 use crate::worker::WorkerId;
@@ -41,6 +42,7 @@ pub(crate) struct Shared<C: Connector> {
     seed: u64,
     last_generation: AtomicU64,
     entries: RwLock<Entries<C>>,
+    last_roll: Mutex<Option<Arc<Roll<C>>>>,
 }
 
 /// The generation of a session, and its outbox.
@@ -74,6 +76,7 @@ impl<C: Connector> Shared<C> {
                 slots: HashMap::new(),
                 is_closed: false,
             }),
+            last_roll: Mutex::new(None),
         }
     }
 
@@ -222,6 +225,12 @@ impl<C: Connector> Shared<C> {
         let mut hasher = DefaultHasher::new();
         (self.seed, worker).hash(&mut hasher);
         hasher.finish()
+    }
+
+    /// Returns whom the last round asked.
+    pub(crate) fn last_roll(&self) -> MutexGuard<'_, Option<Arc<Roll<C>>>> {
+        let last = self.last_roll.lock();
+        last.unwrap_or_else(PoisonError::into_inner)
     }
 
     fn read(&self) -> RwLockReadGuard<'_, Entries<C>> {

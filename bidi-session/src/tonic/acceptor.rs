@@ -8,7 +8,7 @@ use futures_util::StreamExt;
 use super::metadata;
 use super::stream::{Fault, SessionStream};
 use crate::acceptor::{Acceptor, Session, Unadmitted};
-use crate::handshake::{Hello, Refusal};
+use crate::handshake::Hello;
 
 // ===== impl Acceptor =====
 
@@ -50,7 +50,7 @@ impl Acceptor {
         Fut: Future<Output = ()> + Send + 'static,
     {
         let hello = Hello::from_fields(metadata::read(request.metadata()))
-            .map_err(|why| metadata::refused(&Refusal::Malformed(why)))?;
+            .map_err(|why| metadata::refused(&self.refuse_malformed(why)))?;
         let admission = self.admit(&hello).await.map_err(|why| status(&why))?;
         // The stream comes before the task: dropped with the response, it ends the session.
         let fault = Fault::default();

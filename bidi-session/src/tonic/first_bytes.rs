@@ -47,10 +47,13 @@ impl<T> Telling<T> {
     }
 
     fn check_written(&mut self, bytes: &[u8]) -> io::Result<()> {
-        if self.is_secret && !self.has_written && bytes.starts_with(PLAIN) {
+        if self.has_written {
+            return Ok(());
+        }
+        if self.is_secret && bytes.starts_with(PLAIN) {
             return Err(io::Error::other(NO_TLS));
         }
-        self.has_written |= !bytes.is_empty();
+        self.has_written = !bytes.is_empty();
         Ok(())
     }
 
@@ -70,11 +73,15 @@ impl<T> Telling<T> {
 
     /// Takes a write for done that a peer broke which may have said why: the reader comes
     /// to that, or to the end of the connection.
-    fn outlive<W>(&mut self, written: Poll<io::Result<W>>, done: W) -> Poll<io::Result<W>> {
+    fn outlive<W>(
+        &mut self,
+        written: Poll<io::Result<W>>,
+        done: impl FnOnce() -> W,
+    ) -> Poll<io::Result<W>> {
         match written {
             Poll::Ready(Err(error)) if is_broken(&error) => {
                 self.broken = Some(error);
-                Poll::Ready(Ok(done))
+                Poll::Ready(Ok(done()))
             }
             written => written,
         }
@@ -127,7 +134,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Telling<T> {
         let this = self.get_mut();
         this.check_written(bytes)?;
         let written = Pin::new(&mut this.io).poll_write(cx, bytes);
-        this.outlive(written, bytes.len())
+        this.outlive(written, || bytes.len())
     }
 
     fn poll_write_vectored(
@@ -139,8 +146,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Telling<T> {
         let first = slices.iter().find(|slice| !slice.is_empty());
         this.check_written(first.map_or(&[], |slice| slice))?;
         let written = Pin::new(&mut this.io).poll_write_vectored(cx, slices);
-        let len = slices.iter().map(|slice| slice.len()).sum();
-        this.outlive(written, len)
+        this.outlive(written, || slices.iter().map(|slice| slice.len()).sum())
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -150,13 +156,13 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Telling<T> {
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let flushed = Pin::new(&mut this.io).poll_flush(cx);
-        this.outlive(flushed, ())
+        this.outlive(flushed, || ())
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         let shut = Pin::new(&mut this.io).poll_shutdown(cx);
-        this.outlive(shut, ())
+        this.outlive(shut, || ())
     }
 }
 

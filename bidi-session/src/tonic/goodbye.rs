@@ -96,7 +96,13 @@ impl Frames {
     }
 
     fn read(&mut self, mut bytes: &[u8]) {
-        while !bytes.is_empty() {
+        loop {
+            if self.head_len == 0 {
+                bytes = pass(bytes);
+            }
+            if bytes.is_empty() {
+                return;
+            }
             bytes = if self.head_len < HEAD_BYTES {
                 self.read_head(bytes)
             } else {
@@ -142,6 +148,18 @@ impl Frames {
     }
 }
 
+/// Passes over frames that lie there whole and are no goodbyes, as nearly all do.
+fn pass(mut bytes: &[u8]) -> &[u8] {
+    while let [high, middle, low, kind, _, _, _, _, _, rest @ ..] = bytes {
+        let len = u32::from_be_bytes([0, *high, *middle, *low]) as usize;
+        match rest.get(len..) {
+            Some(next) if *kind != GOAWAY => bytes = next,
+            _ => break,
+        }
+    }
+    bytes
+}
+
 fn describe(code: u32, text: &[u8]) -> String {
     let name = usize::try_from(code).ok().and_then(|code| CODES.get(code));
     let name = name.map_or_else(|| format!("error {code}"), |name| (*name).to_owned());
@@ -165,7 +183,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for Overheard<T> {
         let this = self.get_mut();
         let before = buffer.filled().len();
         let read = Pin::new(&mut this.io).poll_read(cx, buffer);
-        if let Some(frames) = &mut this.frames {
+        if let (Poll::Ready(Ok(())), Some(frames)) = (&read, &mut this.frames) {
             frames.read(&buffer.filled()[before..]);
         }
         read

@@ -8,7 +8,7 @@ use std::io;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Waker};
 
 use futures_util::task::AtomicWaker;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -26,6 +26,10 @@ pub(super) struct KillOnDrop(KillSwitch);
 pub(super) struct Killable<T> {
     io: T,
     shared: Arc<Shared>,
+    // Who was told to the switch for either direction. It forgets them only when it is
+    // pulled, so that they need not be told again.
+    reader: Option<Waker>,
+    writer: Option<Waker>,
 }
 
 #[derive(Default)]
@@ -55,6 +59,8 @@ impl KillSwitch {
         Killable {
             io,
             shared: self.shared.clone(),
+            reader: None,
+            writer: None,
         }
     }
 
@@ -82,10 +88,8 @@ impl Drop for KillOnDrop {
 // ===== impl Killable =====
 
 impl Shared {
-    /// Fails once the switch is pulled; else `waker` hears of it.
-    fn check(&self, waker: &AtomicWaker, cx: &Context<'_>) -> io::Result<()> {
-        // Registers before it looks, so that a pull in between wakes the task.
-        waker.register(cx.waker());
+    /// Fails once the switch is pulled.
+    fn check(&self) -> io::Result<()> {
         if self.is_dead.load(Ordering::Acquire) {
             return Err(io::Error::new(
                 io::ErrorKind::ConnectionAborted,
@@ -93,6 +97,51 @@ impl Shared {
             ));
         }
         Ok(())
+    }
+
+    /// Lets `waker` know who waits, who was `told` to it before or not.
+    fn listen(
+        &self,
+        waker: &AtomicWaker,
+        told: &mut Option<Waker>,
+        cx: &Context<'_>,
+    ) -> io::Result<()> {
+        if !told.as_ref().is_some_and(|told| told.will_wake(cx.waker())) {
+            waker.register(cx.waker());
+            *told = Some(cx.waker().clone());
+        }
+        // Looked at after that, so that a pull in between is seen or wakes the task.
+        self.check()
+    }
+}
+
+impl<T> Killable<T> {
+    fn read<R>(
+        &mut self,
+        cx: &mut Context<'_>,
+        read: impl FnOnce(&mut T, &mut Context<'_>) -> Poll<io::Result<R>>,
+    ) -> Poll<io::Result<R>> {
+        self.shared.check()?;
+        let done = read(&mut self.io, cx);
+        if done.is_pending() {
+            self.shared
+                .listen(&self.shared.reader, &mut self.reader, cx)?;
+        }
+        done
+    }
+
+    fn write<R>(
+        &mut self,
+        cx: &mut Context<'_>,
+        write: impl FnOnce(&mut T, &mut Context<'_>) -> Poll<io::Result<R>>,
+    ) -> Poll<io::Result<R>> {
+        self.shared.check()?;
+        let done = write(&mut self.io, cx);
+        if done.is_pending() {
+            self.shared
+                .listen(&self.shared.writer, &mut self.writer, cx)?;
+        }
+        done
     }
 }
 
@@ -103,8 +152,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for Killable<T> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        this.shared.check(&this.shared.reader, cx)?;
-        Pin::new(&mut this.io).poll_read(cx, buffer)
+        this.read(cx, |io, cx| Pin::new(io).poll_read(cx, buffer))
     }
 }
 
@@ -115,8 +163,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Killable<T> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        this.shared.check(&this.shared.writer, cx)?;
-        Pin::new(&mut this.io).poll_write(cx, bytes)
+        this.write(cx, |io, cx| Pin::new(io).poll_write(cx, bytes))
     }
 
     fn poll_write_vectored(
@@ -125,8 +172,7 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Killable<T> {
         slices: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let this = self.get_mut();
-        this.shared.check(&this.shared.writer, cx)?;
-        Pin::new(&mut this.io).poll_write_vectored(cx, slices)
+        this.write(cx, |io, cx| Pin::new(io).poll_write_vectored(cx, slices))
     }
 
     fn is_write_vectored(&self) -> bool {
@@ -135,19 +181,18 @@ impl<T: AsyncWrite + Unpin> AsyncWrite for Killable<T> {
 
     fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        this.shared.check(&this.shared.writer, cx)?;
-        Pin::new(&mut this.io).poll_flush(cx)
+        this.write(cx, |io, cx| Pin::new(io).poll_flush(cx))
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = self.get_mut();
-        this.shared.check(&this.shared.writer, cx)?;
-        Pin::new(&mut this.io).poll_shutdown(cx)
+        this.write(cx, |io, cx| Pin::new(io).poll_shutdown(cx))
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt;
     use tokio::io::{AsyncReadExt, AsyncWriteExt, duplex};
 
     use super::*;
@@ -178,6 +223,21 @@ mod tests {
         let mut received = Vec::new();
         far.read_to_end(&mut received).await.unwrap();
         assert_eq!(received, b"1234");
+    }
+
+    #[tokio::test]
+    async fn a_pulled_switch_wakes_whoever_waits_last() {
+        let (near, _far) = duplex(4);
+        let switch = KillSwitch::new();
+        let mut io = switch.guard(near);
+        // One task waits, and another one goes on.
+        assert!(io.read_u8().now_or_never().is_none());
+        let read = tokio::spawn(async move { io.read_u8().await });
+        tokio::task::yield_now().await;
+        assert!(!read.is_finished());
+        switch.kill();
+        let error = soon(read).await.unwrap().unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionAborted);
     }
 
     #[tokio::test]

@@ -183,3 +183,44 @@ async fn each_kind_of_failure_is_told_at_once_and_the_session_in_the_end() {
         lines.sum("attempts_failed")
     );
 }
+
+#[cfg(feature = "test-util")]
+#[tokio::test(start_paused = true)]
+async fn a_worker_that_refuses_for_an_hour_says_whom_and_why_once_a_minute() {
+    use bidi_session::Pool;
+    use bidi_session::memory::{Acceptor, Network, Session};
+
+    let lines = Lines::default();
+    let _guard = lines.collect();
+    let network = Network::new(7);
+    let serve =
+        |mut session: Session<u8, u8>| async move { while session.recv().await.is_some() {} };
+    network.serve("a", Acceptor::new("a", 1, 9), serve);
+    network.serve("b", Acceptor::new("other", 1, 0), serve);
+    let config = PoolConfig::new(8).with_blocked_retry(Duration::from_secs(1));
+    let (pool, _events) = Pool::new(network.connector::<u8, u8>(), config);
+    pool.insert("a", "a".to_owned());
+    pool.insert("b", "b".to_owned());
+    tokio::time::sleep(Duration::from_secs(3600)).await;
+    let lines = lines.all();
+    for (worker, reason) in [("a", "9"), ("other", "other")] {
+        let name = format!("worker={worker} ");
+        let refused = lines.iter().filter(|line| line.contains("stream refused"));
+        let refused: Vec<_> = refused.filter(|line| line.contains(&name)).collect();
+        assert!(
+            (59..=61).contains(&refused.len()),
+            "{} lines",
+            refused.len()
+        );
+        let first = refused[0];
+        assert!(first.contains("term=8 "), "{first}");
+        let why = first.split("refusal=").nth(1).unwrap();
+        assert!(why.contains(reason), "{first}");
+        let counts = refused.iter().map(|line| {
+            let count = line.split("count=").nth(1).unwrap();
+            count.split(' ').next().unwrap().parse::<u64>().unwrap()
+        });
+        let counted: u64 = counts.sum();
+        assert!((3500..=3601).contains(&counted), "{counted} refusals");
+    }
+}

@@ -1,25 +1,21 @@
 //! The barrier loop in one process: word counts of real files, exactly once.
 
-use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::Parser;
 use examples::cli::Args;
-use examples::embedded::{Outcome, Setup, Totals, finish, run};
+use examples::embedded::{Outcome, Setup, finish, run};
 use examples::journal::Journal;
 use examples::memory::fix_mmap_threshold;
+use examples::process::code::{DONE, INTERRUPTED, NOT_EQUAL, NOT_KILLED, WRONG_INPUT};
+use examples::process::{self, cancel_on_signal, exit};
 use examples::report::{Display, Summary, print};
 use examples::status::Phase;
-use tokio::signal::unix::{SignalKind, signal};
+use examples::totals::Totals;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-const EQUAL: u8 = 0;
-const NOT_EQUAL: u8 = 1;
-const WRONG_INPUT: u8 = 2;
-const NOT_KILLED: u8 = 3;
-const INTERRUPTED: u8 = 130;
+const PROGRAM: &str = "barrier-loop";
 
 /// How long the end waits for blocking work that was told to stop.
 const LAST_WORK: Duration = Duration::from_secs(2);
@@ -29,19 +25,15 @@ const LAST_WORDS: Duration = Duration::from_secs(1);
 
 fn main() -> ExitCode {
     fix_mmap_threshold();
-    let args = match Args::try_parse() {
+    let args = match process::arguments::<Args>(PROGRAM) {
         Ok(args) => args,
-        Err(error) if !error.use_stderr() => {
-            let _ = error.print();
-            return ExitCode::from(EQUAL);
-        }
-        Err(error) => return wrong(&first_paragraph(&error.to_string())),
+        Err(code) => return exit(code),
     };
     if let Err(why) = check_open_files(args.workers) {
         return wrong(&why);
     }
     if args.verbose {
-        log_to_stderr();
+        process::log_to_stderr(true);
     }
     let runtime = match tokio::runtime::Runtime::new() {
         Ok(runtime) => runtime,
@@ -49,7 +41,7 @@ fn main() -> ExitCode {
     };
     let code = runtime.block_on(prepare_and_count(args));
     runtime.shutdown_timeout(LAST_WORK);
-    ExitCode::from(code)
+    exit(code)
 }
 
 /// Listens for signals first: the preparation of a large input takes a while.
@@ -155,7 +147,7 @@ fn judge(
         return (NOT_EQUAL, says.to_owned());
     }
     if missing.is_empty() {
-        return (EQUAL, String::new());
+        return (DONE, String::new());
     }
     let who = missing.join(" and of the ");
     let says = format!("the requested kill of the {who} did not happen: the run ended before\n");
@@ -197,28 +189,6 @@ async fn total(
     }
 }
 
-async fn cancel_on_signal(stop: CancellationToken) {
-    let (Ok(mut interrupt), Ok(mut terminate), Ok(mut hang_up)) = (
-        signal(SignalKind::interrupt()),
-        signal(SignalKind::terminate()),
-        signal(SignalKind::hangup()),
-    ) else {
-        return;
-    };
-    tokio::select! {
-        _ = interrupt.recv() => {}
-        _ = terminate.recv() => {}
-        _ = hang_up.recv() => {}
-    }
-    stop.cancel();
-}
-
-/// Returns what is wrong with the arguments, without the advice that follows it.
-fn first_paragraph(text: &str) -> String {
-    let text = text.split("\n\n").next().unwrap_or_default();
-    text.strip_prefix("error: ").unwrap_or(text).to_owned()
-}
-
 /// Fails where the files and sockets of a run do not fit into the process's limit.
 fn check_open_files(workers: u16) -> Result<(), String> {
     // Both ends of each session, listener and runtime of each worker; the merge; the rest.
@@ -237,47 +207,10 @@ fn check_open_files(workers: u16) -> Result<(), String> {
     }
 }
 
-/// Prints the log of this workspace's crates.
-fn log_to_stderr() {
-    use tracing_subscriber::filter::{LevelFilter, Targets};
-    use tracing_subscriber::layer::SubscriberExt;
-    use tracing_subscriber::util::SubscriberInitExt;
-
-    let ours = ["examples", "bidi_session", "fencing", "leader_election"];
-    let targets = Targets::new().with_targets(ours.map(|crate_| (crate_, LevelFilter::DEBUG)));
-    let printer = tracing_subscriber::fmt::layer().with_writer(|| Unheard(std::io::stderr()));
-    tracing_subscriber::registry()
-        .with(printer)
-        .with(targets)
-        .init();
-}
-
-/// A writer whose reader may go away: what nobody reads is dropped.
-struct Unheard<W>(W);
-
-impl<W: Write> Write for Unheard<W> {
-    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        Ok(self.0.write(bytes).unwrap_or(bytes.len()))
-    }
-
-    fn flush(&mut self) -> std::io::Result<()> {
-        let _ = self.0.flush();
-        Ok(())
-    }
-}
-
 fn wrong(why: &str) -> ExitCode {
-    ExitCode::from(complain(why))
+    exit(complain(why))
 }
 
-/// Says what is wrong, in one line whatever names are in it.
 fn complain(why: &str) -> u8 {
-    let visible = |c: char| {
-        let escaped = c.is_control().then(|| c.escape_default().to_string());
-        escaped.unwrap_or_else(|| c.to_string())
-    };
-    let line: String = why.chars().map(visible).collect();
-    // Fails where nobody reads; the exit code says it all the same.
-    let _ = writeln!(std::io::stderr(), "barrier-loop: {line}");
-    WRONG_INPUT
+    process::complain(PROGRAM, why)
 }

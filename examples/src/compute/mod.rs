@@ -6,8 +6,10 @@
 
 mod counter;
 mod node;
+mod serve;
 mod snapshot;
 mod thread;
 
 pub use counter::Counter;
 pub use node::Node;
+pub use serve::serve;

@@ -4,12 +4,13 @@ use std::io;
 use std::time::Duration;
 
 use bidi_session::tonic::{Acceptor, Session, SessionStream};
+use fencing::Fence;
 use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval};
 use tonic::{Request, Response, Status, Streaming};
 
 use super::counter::Counter;
-use super::thread::{self, Order};
+use super::thread::{self, Mark, Order};
 use crate::wire::compute_server::Compute;
 use crate::wire::{Command, Progress, Reply, reply};
 
@@ -34,8 +35,29 @@ impl Node {
     ///
     /// Those of starting a thread.
     pub fn start(acceptor: Acceptor, counter: Counter) -> io::Result<Self> {
+        Self::start_with(acceptor, counter, None)
+    }
+
+    /// Starts a node whose commands `fence` admits, by tokens of `scope`.
+    ///
+    /// So no snapshot of a lower term appears once a higher one was admitted, also
+    /// after a restart.
+    ///
+    /// # Errors
+    ///
+    /// Those of starting a thread.
+    pub fn start_fenced(
+        acceptor: Acceptor,
+        counter: Counter,
+        fence: Fence,
+        scope: String,
+    ) -> io::Result<Self> {
+        Self::start_with(acceptor, counter, Some(Mark { fence, scope }))
+    }
+
+    fn start_with(acceptor: Acceptor, counter: Counter, mark: Option<Mark>) -> io::Result<Self> {
         let (orders, received) = mpsc::channel(ORDERS);
-        let progress = thread::spawn(counter, received)?;
+        let progress = thread::spawn(counter, received, mark)?;
         Ok(Self {
             acceptor,
             orders,
@@ -51,6 +73,14 @@ impl Node {
 
     /// Serves one session until its controller is gone or superseded.
     async fn drive(mut self, mut session: Session<Command, Reply>) {
+        self.follow(&mut session).await;
+        // Before the session is dropped, and so before the next one begins.
+        let _ = self.orders.send(Order::Stop).await;
+        drop(session);
+    }
+
+    /// Hands commands to the thread and its answers to the session, until either ends.
+    async fn follow(&mut self, session: &mut Session<Command, Reply>) {
         // Answers to this session's commands only: they end with it.
         let (answers, mut answered) = mpsc::channel(ORDERS);
         let mut ticks = interval(REPORT_EVERY);
@@ -60,7 +90,11 @@ impl Node {
             let reply = tokio::select! {
                 command = session.recv() => {
                     let Some(command) = command else { return };
-                    let order = Order { command, reply: answers.clone() };
+                    let order = Order::Do {
+                        term: session.term(),
+                        command,
+                        reply: answers.clone(),
+                    };
                     if self.orders.send(order).await.is_err() {
                         return;
                     }

@@ -5,7 +5,7 @@ use std::io::{self, BufWriter};
 use std::path::Path;
 
 use crate::count::{Counts, DeltaWriter};
-use crate::store::folder::sync_folder;
+use crate::store::output::sync_folder;
 use crate::wire::Delta;
 
 /// Writes `counts` to the new file `name` in `folder`; on return it survives a crash.

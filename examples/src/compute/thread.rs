@@ -2,24 +2,49 @@
 
 use std::io;
 
+use fencing::{AdmitError, Fence, Token};
 use tokio::sync::mpsc::error::TryRecvError;
 use tokio::sync::{mpsc, watch};
 
-use super::counter::Counter;
+use super::counter::{Counter, refuse};
 use crate::wire::{Command, Progress, Reply};
 
-/// A command, and where its answer goes: to the session that brought it, or nowhere
-/// once that session is over.
+/// What the thread is told.
 #[derive(Debug)]
-pub(super) struct Order {
-    pub(super) command: Command,
-    pub(super) reply: mpsc::Sender<Reply>,
+pub(super) enum Order {
+    /// A command, and where its answer goes: to the session that brought it, or nowhere
+    /// once that session is over.
+    Do {
+        term: u64,
+        command: Command,
+        reply: mpsc::Sender<Reply>,
+    },
+    /// The session is over: stop reading.
+    Stop,
+}
+
+/// What admits the commands of a worker that shares its folder with others.
+#[derive(Clone, Debug)]
+pub(super) struct Mark {
+    pub(super) fence: Fence,
+    pub(super) scope: String,
+}
+
+impl Mark {
+    /// Carries out a command of `term` under its admission, or refuses.
+    fn admit(&self, term: u64, carry_out: impl FnOnce() -> Reply) -> Result<Reply, AdmitError> {
+        let token = Token::scoped(&self.scope, term);
+        // Held until the effect is in place: the file is renamed and synced.
+        let _admission = self.fence.admit_blocking(token)?;
+        Ok(carry_out())
+    }
 }
 
 /// Starts the thread; it ends when every sender of its orders is gone.
 pub(super) fn spawn(
     mut counter: Counter,
     mut orders: mpsc::Receiver<Order>,
+    mark: Option<Mark>,
 ) -> io::Result<watch::Receiver<Progress>> {
     let (progress, seen) = watch::channel(counter.progress());
     std::thread::Builder::new()
@@ -28,10 +53,15 @@ pub(super) fn spawn(
             while let Some(next) = next(&counter, &mut orders) {
                 match next {
                     Next::Read => counter.step(),
-                    Next::Order(order) => {
-                        let reply = counter.command(order.command);
+                    Next::Order(Order::Stop) => counter.stop(),
+                    Next::Order(Order::Do {
+                        term,
+                        command,
+                        reply,
+                    }) => {
+                        let answer = answer(&mut counter, mark.as_ref(), term, command);
                         // Fails only where the session is over; then nobody wants the answer.
-                        let _ = order.reply.blocking_send(reply);
+                        let _ = reply.blocking_send(answer);
                     }
                 }
                 let now = counter.progress();
@@ -43,6 +73,18 @@ pub(super) fn spawn(
             }
         })?;
     Ok(seen)
+}
+
+fn answer(counter: &mut Counter, mark: Option<&Mark>, term: u64, command: Command) -> Reply {
+    let Some(mark) = mark else {
+        return counter.command(command);
+    };
+    let epoch = command.epoch;
+    if epoch.is_some_and(|epoch| epoch.term != term) {
+        return refuse(epoch, "the epoch is of another term than the session");
+    }
+    mark.admit(term, || counter.command(command))
+        .unwrap_or_else(|refused| refuse(epoch, &format!("its fence refuses: {refused}")))
 }
 
 enum Next {

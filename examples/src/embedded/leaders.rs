@@ -16,6 +16,7 @@ use super::workers::Workers;
 use crate::cli::Args;
 use crate::journal::Journal;
 use crate::meta::{Candidate, Ended};
+use crate::requests::NoRequests;
 use crate::status::{Phase, Status};
 
 /// Length of a lease: how long a killed leader is waited for.
@@ -126,9 +127,10 @@ impl<'a> Election<'a> {
                 name: name.to_owned(),
                 election: Arc::new(election.store.clone()),
                 watchdog: watchdog?,
-                store: setup.store.clone(),
-                plan: Arc::clone(&setup.plan),
-                workers: workers.addresses(),
+                ledger: Arc::new(setup.store.clone()),
+                input: Arc::clone(&setup.plan).into(),
+                roster: watch::channel(workers.roster()).1,
+                requests: Arc::new(NoRequests),
                 settings: setup.settings.clone(),
                 status: status.clone(),
                 journal: journal.clone(),

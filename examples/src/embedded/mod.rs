@@ -7,7 +7,7 @@
 //! | starts the candidates and waits for the end of the chain | `leaders` |
 //! | when somebody is killed on request | `faults` |
 //! | the killed leader, which tries to commit all the same | `ghost` |
-//! | merges the totals and compares them | `finish` |
+//! | cleans up, merges the totals and compares them | `finish` |
 
 mod faults;
 mod finish;
@@ -16,7 +16,7 @@ mod leaders;
 mod setup;
 mod workers;
 
-pub use finish::{Totals, finish};
+pub use finish::finish;
 pub use leaders::{Outcome, run};
 pub use setup::{Setup, SetupError};
 pub use workers::Workers;

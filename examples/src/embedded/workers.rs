@@ -8,22 +8,16 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
 
 use bidi_session::WorkerId;
 use bidi_session::tonic::Acceptor;
 use tokio::sync::oneshot;
-use tonic::transport::server::TcpIncoming;
-use tonic::transport::{Endpoint, Server};
+use tonic::transport::Endpoint;
 
-use crate::compute::{Counter, Node};
+use crate::compute::{Counter, Node, serve};
 use crate::input::InputPlan;
+use crate::roster::{Place, Roster};
 use crate::store::Store;
-use crate::wire::compute_server::ComputeServer;
-
-/// How often the server asks whether a silent controller is still there, and how
-/// long it waits for the answer.
-const KEEPALIVE: Duration = Duration::from_secs(5);
 
 /// All workers; clones share them, the last one stops them.
 #[derive(Clone, Debug)]
@@ -84,11 +78,12 @@ impl Workers {
 
     /// Returns who they are and where they listen.
     #[must_use]
-    pub fn addresses(&self) -> Vec<(WorkerId, Endpoint)> {
+    pub fn roster(&self) -> Roster {
         let each = self.inner.workers.iter();
         each.filter_map(|worker| {
             let uri = format!("http://{}", worker.address);
-            Some((worker.id.clone(), Endpoint::from_shared(uri).ok()?))
+            let endpoint = Endpoint::from_shared(uri).ok()?;
+            Some((worker.id.clone(), Place::new(endpoint)))
         })
         .collect()
     }
@@ -164,18 +159,4 @@ impl Worker {
         let mut slot = self.running.lock().unwrap_or_else(PoisonError::into_inner);
         std::mem::replace(&mut *slot, running)
     }
-}
-
-async fn serve(node: Node, listener: TcpListener) -> Result<(), Box<dyn std::error::Error>> {
-    let listener = tokio::net::TcpListener::from_std(listener)?;
-    // Of a listener that is handed over, the server's own builder sets no option: without
-    // this a report that follows an answer waits some 40 ms for the acknowledgment.
-    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
-    Server::builder()
-        .http2_keepalive_interval(Some(KEEPALIVE))
-        .http2_keepalive_timeout(Some(KEEPALIVE))
-        .add_service(ComputeServer::new(node))
-        .serve_with_incoming(incoming)
-        .await?;
-    Ok(())
 }

@@ -51,6 +51,10 @@ pub struct Reset {
     /// Bytes to read, at the most, before the next barrier.
     #[prost(uint64, tag = "3")]
     pub quota_bytes: u64,
+    /// What the positions are positions of, in order; none where the node was started
+    /// with the whole input.
+    #[prost(message, repeated, tag = "4")]
+    pub parts: ::prost::alloc::vec::Vec<Part>,
 }
 /// Snapshot what was counted since the predecessor, durably, and go on.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, ::prost::Message)]
@@ -149,11 +153,44 @@ pub struct Manifest {
     pub rows: u64,
     #[prost(uint64, tag = "6")]
     pub bytes: u64,
-    /// Every shard is done: the chain ends here.
+    /// Every shard is done and nothing is added any more: the chain ends here.
     #[prost(bool, tag = "7")]
     pub last: bool,
+    /// The input, in order; none where a run has its whole input from the start.
+    #[prost(message, repeated, tag = "8")]
+    pub parts: ::prost::alloc::vec::Vec<Part>,
+    /// Nothing is added from here on.
+    #[prost(bool, tag = "9")]
+    pub closed: bool,
+    /// The requests that this commit answers.
+    #[prost(message, repeated, tag = "10")]
+    pub applied: ::prost::alloc::vec::Vec<Applied>,
 }
-/// The input as it was when the first run began; a later run must match it.
+/// A part of the input: a stored plan, complete and synced before it is named here.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Part {
+    /// Its file in the folder of parts.
+    #[prost(string, tag = "1")]
+    pub name: ::prost::alloc::string::String,
+    #[prost(uint32, tag = "2")]
+    pub crc32: u32,
+}
+/// A request of a user that takes effect with a commit.
+#[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]
+pub struct Applied {
+    #[prost(string, tag = "1")]
+    pub id: ::prost::alloc::string::String,
+    /// The revision of the request: a withdrawn one cannot be applied.
+    #[prost(int64, tag = "2")]
+    pub revision: i64,
+    /// What the user is told.
+    #[prost(string, tag = "3")]
+    pub says: ::prost::alloc::string::String,
+    /// What the request lives under, and so its answer.
+    #[prost(int64, tag = "4")]
+    pub lease: i64,
+}
+/// The input as it was when it was looked at first: the files must stay so.
 #[derive(Clone, PartialEq, ::prost::Message)]
 pub struct Plan {
     #[prost(message, repeated, tag = "1")]

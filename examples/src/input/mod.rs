@@ -1,12 +1,14 @@
 //! The input: which files, cut into slices, grouped into shards.
 
 mod find;
+mod parts;
 mod plan;
 
 use std::fmt;
 use std::path::PathBuf;
 
 pub use find::{default_input, find_files};
+pub use parts::Parts;
 pub use plan::{InputPlan, ShardReader, advance};
 
 /// What is wrong with the input; one line that names the path.

@@ -7,14 +7,15 @@ use bidi_session::WorkerId;
 use crate::input::InputPlan;
 use crate::wire::Position;
 
-/// Spreads the unfinished shards over `workers`, the largest first, each to who has least.
+/// Spreads the unfinished shards over `workers`, the largest first, each to who has least
+/// of those with a free slot; where there is none, the shard waits.
 ///
 /// A worker that would get nothing is left out; with nothing left to read the
 /// first worker alone gets an empty share, so that there is somebody to ask.
 pub(super) fn assign(
     plan: &InputPlan,
     positions: &[Position],
-    workers: &[WorkerId],
+    workers: &[(WorkerId, usize)],
 ) -> BTreeMap<WorkerId, Vec<Position>> {
     let mut open: Vec<(u64, &Position)> = positions
         .iter()
@@ -25,13 +26,15 @@ pub(super) fn assign(
     let mut loads: Vec<(u64, Vec<Position>)> = vec![(0, Vec::new()); workers.len()];
     for (left, position) in open {
         // Equal loads go by order, so that an assignment can be repeated.
-        if let Some((load, share)) = loads.iter_mut().min_by_key(|(load, _)| *load) {
+        let with_room = loads.iter_mut().zip(workers);
+        let with_room = with_room.filter(|((_, share), (_, slots))| share.len() < *slots);
+        if let Some(((load, share), _)) = with_room.min_by_key(|((load, _), _)| *load) {
             *load += left;
             share.push(position.clone());
         }
     }
     let all_idle = loads.iter().all(|(load, _)| *load == 0);
-    let shares = workers.iter().cloned().zip(loads);
+    let shares = workers.iter().map(|(worker, _)| worker.clone()).zip(loads);
     shares
         .take(if all_idle { 1 } else { usize::MAX })
         .filter(|(_, (load, _))| all_idle || *load > 0)
@@ -54,8 +57,9 @@ mod tests {
         (folder, plan)
     }
 
-    fn workers(n: usize) -> Vec<WorkerId> {
-        (1..=n).map(|n| WorkerId::from(format!("w{n}"))).collect()
+    fn workers(n: usize) -> Vec<(WorkerId, usize)> {
+        let worker = |n| (WorkerId::from(format!("w{n}")), usize::MAX);
+        (1..=n).map(worker).collect()
     }
 
     #[test]
@@ -70,6 +74,16 @@ mod tests {
         for share in shares.values() {
             assert!(bytes(share) > plan.total_bytes() / 4, "{}", bytes(share));
         }
+    }
+
+    #[test]
+    fn what_finds_no_free_slot_waits() {
+        let (_folder, plan) = plan(&[("a", 100_000)]);
+        let mut workers = workers(2);
+        (workers[0].1, workers[1].1) = (3, 4);
+        let shares = assign(&plan, &plan.start(), &workers);
+        let held: Vec<usize> = shares.values().map(Vec::len).collect();
+        assert_eq!(held, [3, 4]);
     }
 
     #[test]

@@ -3,18 +3,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bidi_session::WorkerId;
 use fencing::{Guard, Watchdog};
 use leader_election::{Election, Leadership};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
-use tonic::transport::Endpoint;
 
 use super::lead::{Reign, Turn};
-use crate::input::InputPlan;
+use crate::input::Parts;
 use crate::journal::Journal;
+use crate::requests::Requests;
+use crate::roster::Roster;
 use crate::status::{Phase, Status};
-use crate::store::Store;
+use crate::store::Ledger;
 
 /// How the loop behaves.
 #[derive(Clone, Debug)]
@@ -26,7 +26,8 @@ pub struct Settings {
     pub epoch_bytes: u64,
     /// How long a round may take before it counts as failed.
     pub round_deadline: Duration,
-    /// How long a recovery waits for workers that are expected back.
+    /// How long a recovery waits for workers that are expected back; then their shards
+    /// move to others.
     pub patience: Duration,
 }
 
@@ -54,6 +55,20 @@ impl Settings {
     #[must_use]
     pub fn with_epoch_bytes(mut self, epoch_bytes: u64) -> Self {
         self.epoch_bytes = epoch_bytes;
+        self
+    }
+
+    /// Sets how long a round may take.
+    #[must_use]
+    pub fn with_round_deadline(mut self, round_deadline: Duration) -> Self {
+        self.round_deadline = round_deadline;
+        self
+    }
+
+    /// Sets how long a recovery waits for workers that are expected back.
+    #[must_use]
+    pub fn with_patience(mut self, patience: Duration) -> Self {
+        self.patience = patience;
         self
     }
 }
@@ -106,11 +121,13 @@ pub struct Candidate {
     /// What cancels the loop before the lease can end.
     pub watchdog: Watchdog,
     /// Where epochs are committed.
-    pub store: Store,
+    pub ledger: Arc<dyn Ledger>,
     /// What is counted.
-    pub plan: Arc<InputPlan>,
+    pub input: Parts,
     /// Who counts, and where it listens.
-    pub workers: Vec<(WorkerId, Endpoint)>,
+    pub roster: watch::Receiver<Roster>,
+    /// What users ask for.
+    pub requests: Arc<dyn Requests>,
     /// How the loop behaves.
     pub settings: Settings,
     /// Where the loop reports what it does.
@@ -157,13 +174,22 @@ impl Candidate {
             let turn = tokio::select! {
                 biased;
                 () = self.hooks.killed() => return Ended::Killed(leadership, guard),
-                turn = guard.run(self.reign(&guard, token, stop)) => turn,
+                turn = guard.run(self.reign(&guard, &leadership, stop)) => turn,
             };
-            let turn = turn.unwrap_or_else(|lost| Turn::Lost(lost.to_string()));
-            if let Turn::Lost(why) = &turn {
-                self.journal.lost(token, why);
-                guard.trip();
-            }
+            let turn = match turn {
+                // The work was dropped in time: there is nothing left to end.
+                Err(lost) => {
+                    self.journal.lost(token, &lost.to_string());
+                    Turn::Lost(lost.to_string())
+                }
+                // Another leads while the guard is live: whatever runs here must end.
+                Ok(Turn::Lost(why)) => {
+                    self.journal.lost(token, &why);
+                    guard.trip();
+                    Turn::Lost(why)
+                }
+                Ok(turn) => turn,
+            };
             // Nothing of this reign runs from here on; only then may the next one begin.
             guard.finish().await;
             leadership.resign().await;
@@ -185,8 +211,13 @@ impl Candidate {
             .send_modify(|status| why.clone_into(&mut status.trouble));
     }
 
-    async fn reign(&self, guard: &Guard, token: u64, stop: &CancellationToken) -> Turn {
-        match Reign::open(self, guard, token, stop).await {
+    async fn reign(
+        &self,
+        guard: &Guard,
+        leadership: &Leadership,
+        stop: &CancellationToken,
+    ) -> Turn {
+        match Reign::open(self, guard, leadership, stop).await {
             Ok(mut reign) => {
                 let turn = reign.lead().await;
                 reign.close().await;

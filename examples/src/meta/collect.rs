@@ -1,9 +1,16 @@
 //! The collection of a round's answers.
 
+use std::time::Duration;
+
 use bidi_session::{Round, WorkerId};
 
+use super::inject::changed;
 use super::lead::{Reign, Turn};
+use crate::status::Phase;
 use crate::wire::{Reply, reply};
+
+/// How often the status tells anew who keeps a round.
+const SHOW_EVERY: Duration = Duration::from_millis(500);
 
 /// Says what becomes of an answer that is not the one a round asks for.
 pub(super) fn unexpected(worker: &WorkerId, reply: Reply) -> Turn {
@@ -32,11 +39,14 @@ impl Reign<'_> {
                     return answers.map_err(|error| Turn::Recover(error.to_string()));
                 }
                 () = self.stop.cancelled() => return Err(Turn::Stopped),
+                // Who is gone from it fails the round at once.
+                () = changed(&mut self.roster) => self.sync_pool(),
                 // The round itself says who failed, with all reasons; an event alone would name one.
                 event = self.events.recv() => match self.take_event(event) {
                     Ok(()) | Err(Turn::Recover(_)) => {}
                     Err(turn) => return Err(turn),
                 },
+                () = tokio::time::sleep(SHOW_EVERY) => self.show(Phase::Collecting),
             }
         }
     }

@@ -10,7 +10,7 @@ use super::collect::unexpected;
 use super::lead::{Reign, Turn};
 use crate::input::advance;
 use crate::status::Phase;
-use crate::store::{CommitError, Store};
+use crate::store::{CommitError, Ledger};
 use crate::wire::{Manifest, Reply, reply};
 
 /// Pause before a commit of unknown outcome is repeated.
@@ -59,7 +59,7 @@ impl std::error::Error for Refused {}
 /// A dropped commit may still land; its outcome is unknown until the chain is read.
 pub async fn commit(
     holder: Holder<'_>,
-    store: &Store,
+    ledger: &dyn Ledger,
     token: u64,
     manifest: &Manifest,
 ) -> Result<(), Refused> {
@@ -67,9 +67,9 @@ pub async fn commit(
         Holder::Guarded(guard) => Some(guard.permit().map_err(Refused::Guard)?),
         Holder::Unguarded => None,
     };
-    let committed = store.commit(token, manifest).await.map_err(Refused::Store);
+    let committed = ledger.commit(token, manifest).await;
     drop(permit);
-    committed.map(|_| ())
+    committed.map_err(Refused::Store)
 }
 
 impl Reign<'_> {
@@ -79,19 +79,36 @@ impl Reign<'_> {
         answers: Vec<(WorkerId, Reply)>,
     ) -> Result<(), Turn> {
         self.show(Phase::Committing);
-        let manifest = self.manifest(answers)?;
+        let plain = self.manifest(answers)?;
+        let mut manifest = self.with_additions(&plain)?;
         let holder = Holder::Guarded(self.guard);
-        while let Err(error) = commit(holder, &self.meta.store, self.token, &manifest).await {
+        let ledger = &*self.meta.ledger;
+        while let Err(error) = commit(holder, ledger, self.token, &manifest).await {
             match error {
                 Refused::Store(CommitError::Unknown(_) | CommitError::Fence(_)) => {
                     self.meta.hindered(&error.to_string());
-                    tokio::time::sleep(REPEAT).await;
+                    // Who gives the leadership up may leave the outcome open: the next
+                    // leader reads it.
+                    tokio::select! {
+                        () = self.stop.cancelled() => return Err(Turn::Stopped),
+                        () = tokio::time::sleep(REPEAT) => {}
+                    }
                 }
+                // For certain: no attempt of it can land any more.
+                Refused::Store(CommitError::Withdrawn) => {
+                    manifest.clone_from(&plain);
+                    self.complete(&mut manifest)?;
+                }
+                Refused::Store(CommitError::Broken(why)) => return Err(Turn::Failed(why)),
                 other => return Err(Turn::Lost(other.to_string())),
             }
         }
+        self.committed(manifest).await
+    }
+
+    async fn committed(&mut self, manifest: Manifest) -> Result<(), Turn> {
         let latency = self.injected_at.elapsed();
-        let counted = self.meta.plan.counted(&manifest.positions);
+        let counted = self.plan.counted(&manifest.positions);
         self.meta.journal.committed(latency);
         self.meta.status.send_modify(|status| {
             status.epochs += 1;
@@ -108,11 +125,12 @@ impl Reign<'_> {
     }
 
     fn manifest(&self, answers: Vec<(WorkerId, Reply)>) -> Result<Manifest, Turn> {
-        let plan = &self.meta.plan;
         let mut manifest = Manifest {
             epoch: Some(self.last),
             prev: self.head.epoch,
-            positions: plan.reached(&self.head.positions),
+            positions: self.plan.reached(&self.head.positions),
+            parts: self.head.parts.clone(),
+            closed: self.head.closed,
             ..Manifest::default()
         };
         for (worker, reply) in answers {
@@ -124,8 +142,19 @@ impl Reign<'_> {
             manifest.rows += snapshot.rows;
             manifest.bytes += snapshot.bytes;
         }
-        manifest.last = plan.counted(&manifest.positions) == plan.total_bytes();
         Ok(manifest)
+    }
+
+    /// Takes the plan of the manifest's parts, gives each shard a position, and says
+    /// whether the chain ends with it.
+    pub(super) fn complete(&mut self, manifest: &mut Manifest) -> Result<(), Turn> {
+        let plan = self.input.plan(&manifest.parts);
+        self.plan = plan.map_err(|error| Turn::Failed(error.to_string()))?;
+        manifest.positions = self.plan.reached(&manifest.positions);
+        let is_whole = manifest.closed || !self.input.may_grow();
+        let counted = self.plan.counted(&manifest.positions);
+        manifest.last = is_whole && counted == self.plan.total_bytes();
+        Ok(())
     }
 
     /// Removes the files of lost barriers once, after the first commit that follows them.
@@ -133,9 +162,7 @@ impl Reign<'_> {
         if std::mem::take(&mut self.recoveries_since_commit) == 0 {
             return;
         }
-        let store = self.meta.store.clone();
-        let cleaned = tokio::task::spawn_blocking(move || store.remove_unreferenced()).await;
-        if let Ok(Err(error)) = cleaned {
+        if let Err(error) = self.meta.ledger.clean().await {
             self.meta
                 .journal
                 .hindered(&format!("old files stay: {error}"));

@@ -1,9 +1,11 @@
 //! When a barrier is due, and its injection.
 
 use bidi_session::{Event, EventKind, Round, WorkerId};
+use tokio::sync::watch;
 
 use super::lead::{Reign, Turn};
-use crate::status::Phase;
+use crate::roster::Roster;
+use crate::status::{Phase, WorkerStatus};
 use crate::wire::{Barrier, Command, Progress, Reply, command, reply};
 
 impl Reign<'_> {
@@ -11,10 +13,11 @@ impl Reign<'_> {
     pub(super) async fn barrier_due(&mut self) -> Result<(), Turn> {
         self.show(Phase::Counting);
         let due = self.injected_at + self.settings().interval;
-        while !self.all_wait() {
+        while !(self.all_wait() && self.is_worth_it()) {
             tokio::select! {
                 biased;
                 () = self.stop.cancelled() => return Err(Turn::Stopped),
+                () = changed(&mut self.roster) => self.sync_pool(),
                 event = self.events.recv() => self.take_event(event)?,
                 () = tokio::time::sleep_until(due) => break,
             }
@@ -102,10 +105,43 @@ impl Reign<'_> {
         self.pool.state(worker)?.session()
     }
 
-    /// Returns how many workers have a session.
-    pub(super) fn workers_up(&self) -> usize {
-        let workers = self.meta.workers.iter();
-        workers.filter(|(w, _)| self.session(w).is_some()).count()
+    /// Returns each worker as the pool sees it.
+    pub(super) fn worker_states(&self) -> Vec<WorkerStatus> {
+        let each = self.inserted.iter().map(|worker| {
+            let state = self.pool.state(worker);
+            let retry = state.as_ref().and_then(|state| state.retry_in);
+            let next = retry.map(|wait| format!(", next in {:.1} s", wait.as_secs_f64()));
+            let text = state.as_ref().map(ToString::to_string);
+            WorkerStatus {
+                worker: worker.to_string(),
+                is_up: state.is_some_and(|state| state.session().is_some()),
+                shards: self.assigned.get(worker).map_or(0, |a| a.shards.len()),
+                state: text.unwrap_or_default() + &next.unwrap_or_default(),
+            }
+        });
+        each.collect()
+    }
+
+    /// Brings the pool to the workers that exist.
+    pub(super) fn sync_pool(&mut self) {
+        // An error says that it will never change again: then it is taken once more.
+        if let Ok(false) = self.roster.has_changed() {
+            return;
+        }
+        let roster = self.roster.borrow_and_update();
+        let gone = self.inserted.iter().filter(|w| !roster.contains_key(*w));
+        for worker in gone {
+            tracing::info!(%worker, "is no longer registered");
+            self.pool.remove(worker);
+        }
+        for (worker, place) in &*roster {
+            let (worker, endpoint) = (worker.clone(), place.endpoint.clone());
+            match place.incarnation {
+                Some(incarnation) => self.pool.insert_incarnation(worker, endpoint, incarnation),
+                None => self.pool.insert(worker, endpoint),
+            }
+        }
+        self.inserted = roster.keys().cloned().collect();
     }
 
     fn take_progress(&mut self, worker: &WorkerId, progress: Progress) {
@@ -121,8 +157,23 @@ impl Reign<'_> {
         }
     }
 
+    /// Says whether a barrier before its time would commit something, or end the chain.
+    fn is_worth_it(&self) -> bool {
+        let is_whole = self.head.closed || !self.input.may_grow();
+        is_whole || self.read_since_commit() > 0
+    }
+
     fn all_wait(&self) -> bool {
         let mut assigned = self.assigned.values();
         assigned.all(|a| a.progress.waiting && a.progress.since == Some(self.last))
     }
+}
+
+/// Waits until the roster changes; for ever where it never will.
+pub(super) async fn changed(roster: &mut watch::Receiver<Roster>) {
+    if roster.changed().await.is_err() {
+        std::future::pending::<()>().await;
+    }
+    // Left for whoever takes the change.
+    roster.mark_changed();
 }

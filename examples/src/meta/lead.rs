@@ -1,17 +1,27 @@
 //! One reign: from the admission of a token to the end of its leadership.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
 
 use bidi_session::tonic::Tonic;
 use bidi_session::{Events, Pool, PoolConfig, WorkerId};
 use fencing::Guard;
+use leader_election::Leadership;
+use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
+use super::additions::Additions;
 use super::candidate::{Candidate, Settings};
+use crate::input::{InputPlan, Parts};
+use crate::roster::Roster;
 use crate::status::Phase;
 use crate::store::CommitError;
 use crate::wire::compute_client::ComputeClient;
-use crate::wire::{Command, Epoch, Manifest, Progress, Reply};
+use crate::wire::{Command, Epoch, Manifest, Position, Progress, Reply};
+
+/// Pause before a reign that could not begin is begun again.
+const AGAIN: Duration = Duration::from_millis(200);
 
 /// Why the rounds stop.
 #[derive(Debug)]
@@ -35,6 +45,7 @@ pub(super) struct Assigned {
     pub(super) generation: u64,
     /// Its last report since the last barrier.
     pub(super) progress: Progress,
+    pub(super) shards: BTreeSet<u32>,
 }
 
 /// A leader's state while it leads.
@@ -43,6 +54,15 @@ pub(super) struct Reign<'a> {
     pub(super) guard: &'a Guard,
     pub(super) stop: &'a CancellationToken,
     pub(super) token: u64,
+    /// The input as far as it is committed, and where it comes from.
+    pub(super) plan: Arc<InputPlan>,
+    pub(super) input: Parts,
+    pub(super) additions: Additions,
+    /// What keeps a request from being served; empty where nothing does.
+    pub(super) waits: String,
+    /// Who exists, and who of them is in the pool.
+    pub(super) roster: watch::Receiver<Roster>,
+    pub(super) inserted: BTreeSet<WorkerId>,
     pub(super) pool: Pool<Tonic<Command, Reply>>,
     pub(super) events: Events<Tonic<Command, Reply>>,
     /// The last committed manifest.
@@ -63,35 +83,49 @@ impl<'a> Reign<'a> {
     pub(super) async fn open(
         meta: &'a Candidate,
         guard: &'a Guard,
-        token: u64,
+        leadership: &Leadership,
         stop: &'a CancellationToken,
     ) -> Result<Self, Turn> {
+        let token = leadership.token();
         // Before any work is handed out: from here on no lower term can commit.
-        while let Err(error) = meta.store.admit_leader(token).await {
-            if let CommitError::Stale { .. } = error {
-                return Err(Turn::Lost(error.to_string()));
-            }
+        let head = loop {
+            let error = match meta.ledger.begin(leadership).await {
+                Ok(head) => break head,
+                Err(CommitError::Broken(why)) => return Err(Turn::Failed(why)),
+                Err(error @ CommitError::Stale { .. }) => {
+                    return Err(Turn::Lost(error.to_string()));
+                }
+                Err(error) => error,
+            };
             meta.hindered(&error.to_string());
             tokio::select! {
                 () = stop.cancelled() => return Err(Turn::Stopped),
-                () = tokio::time::sleep(meta.settings.patience) => {}
+                () = tokio::time::sleep(AGAIN) => {}
             }
-        }
-        let head = meta.store.head();
+        };
+        let mut input = meta.input.clone();
+        let plan = input.plan(&head.parts);
+        let plan = plan.map_err(|error| Turn::Failed(error.to_string()))?;
         let connect = Tonic::new(|channel, request| async move {
             ComputeClient::new(channel).control(request).await
         })
         .with_answers(move |reply: &Reply| answered_round(reply, token));
-        let (pool, events) = Pool::new(connect, PoolConfig::new(token));
-        for (worker, endpoint) in &meta.workers {
-            pool.insert(worker.clone(), endpoint.clone());
-        }
+        let config = PoolConfig::new(token).with_scope(leadership.scope());
+        let (pool, events) = Pool::new(connect, config);
         meta.journal.leads(token, &meta.name);
-        Ok(Self {
+        let mut roster = meta.roster.clone();
+        roster.mark_changed();
+        let mut reign = Self {
             meta,
             guard,
             stop,
             token,
+            plan,
+            input,
+            additions: Additions::default(),
+            waits: String::new(),
+            roster,
+            inserted: BTreeSet::new(),
             pool,
             events,
             head,
@@ -101,7 +135,9 @@ impl<'a> Reign<'a> {
             joined: Vec::new(),
             injected_at: tokio::time::Instant::now(),
             recoveries_since_commit: 0,
-        })
+        };
+        reign.sync_pool();
+        Ok(reign)
     }
 
     /// Runs rounds, and goes back after each failure, until the reign ends.
@@ -142,23 +178,52 @@ impl<'a> Reign<'a> {
 
     /// One epoch: inject, collect, commit.
     async fn round(&mut self) -> Result<(), Turn> {
+        self.take_requests().await;
         self.barrier_due().await?;
         let round = self.inject()?;
         let answers = self.collect(round).await?;
         self.commit_epoch(answers).await?;
-        if self.joined.is_empty() || self.open_shards() <= self.assigned.len() {
-            return Ok(());
+        self.share_out_anew()
+    }
+
+    /// Says whether, right after a commit, the shards should be handed out anew.
+    fn share_out_anew(&mut self) -> Result<(), Turn> {
+        if let Some(added) = self.applied() {
+            return Err(Turn::Recover(added));
         }
-        let names: Vec<&str> = self.joined.iter().map(AsRef::as_ref).collect();
-        Err(Turn::Recover(format!("{} joined", names.join(", "))))
+        if !self.joined.is_empty() && self.open_shards() > self.assigned.len() {
+            let names: Vec<&str> = self.joined.iter().map(AsRef::as_ref).collect();
+            return Err(Turn::Recover(format!("{} joined", names.join(", "))));
+        }
+        let held = |shard| self.assigned.values().any(|a| a.shards.contains(&shard));
+        let left = self.open_positions().filter(|p| !held(p.shard)).count();
+        if left > 0 && self.has_free_slot() {
+            return Err(Turn::Recover(format!(
+                "there is room for {left} more shards"
+            )));
+        }
+        Ok(())
     }
 
     /// Returns how many shards are not read to their end.
-    fn open_shards(&self) -> usize {
+    pub(super) fn open_shards(&self) -> usize {
+        self.open_positions().count()
+    }
+
+    fn open_positions(&self) -> impl Iterator<Item = &Position> {
         let positions = self.head.positions.iter();
-        positions
-            .filter(|p| self.meta.plan.remaining(p) > 0)
-            .count()
+        positions.filter(|p| self.plan.remaining(p) > 0)
+    }
+
+    fn has_free_slot(&self) -> bool {
+        let roster = self.roster.borrow();
+        roster.iter().any(|(worker, place)| {
+            let open = self.assigned.get(worker).map_or(0, |assigned| {
+                let open = self.open_positions();
+                open.filter(|p| assigned.shards.contains(&p.shard)).count()
+            });
+            self.session(worker).is_some() && open < place.slots
+        })
     }
 
     /// Returns an epoch that this term has not used.
@@ -180,7 +245,7 @@ impl<'a> Reign<'a> {
 
     /// Publishes what the display shows.
     pub(super) fn show(&self, phase: Phase) {
-        let up = self.workers_up();
+        let states = self.worker_states();
         let read = self.read_since_commit();
         self.meta.status.send_modify(|status| {
             status.phase = phase;
@@ -188,7 +253,11 @@ impl<'a> Reign<'a> {
             status.token = self.token;
             status.epoch = self.head.id();
             status.read_bytes = status.committed_bytes + read;
-            status.workers_up = up;
+            status.total_bytes = self.plan.total_bytes();
+            status.workers = states.len();
+            status.workers_up = states.iter().filter(|state| state.is_up).count();
+            status.states = states;
+            status.waits.clone_from(&self.waits);
         });
     }
 

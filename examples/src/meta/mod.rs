@@ -7,8 +7,10 @@
 //! | goes back to the last committed epoch and hands out the shards | `recover`, `assign` |
 //! | waits until a barrier is due and sends it to every worker | `inject` |
 //! | waits for all answers, or names who failed | `collect` |
+//! | takes what users ask for into a commit | `additions` |
 //! | makes the epoch durable under the guard and the token | `commit` |
 
+mod additions;
 mod assign;
 mod candidate;
 mod collect;

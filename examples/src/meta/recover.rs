@@ -1,13 +1,16 @@
 //! Recovery: everything goes back to the last committed epoch.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use bidi_session::WorkerId;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 
 use super::assign::assign;
 use super::collect::unexpected;
+use super::inject::changed;
 use super::lead::{Assigned, Reign, Turn};
+use crate::status::Phase;
 use crate::wire::{Progress, Reset, command, reply};
 
 /// Pause between two looks at the workers, and the first before a recovery that
@@ -27,8 +30,9 @@ impl Reign<'_> {
                 .recovered(self.token, self.head.id(), &cause);
         }
         loop {
-            if !self.meta.store.is_present() {
-                let folder = self.meta.store.folder().display();
+            let output = self.meta.ledger.output();
+            if !output.is_present() {
+                let folder = output.folder().display();
                 return Err(Turn::Failed(format!("the output folder {folder} is gone")));
             }
             if self.recoveries_since_commit > 0 {
@@ -47,44 +51,49 @@ impl Reign<'_> {
 
     /// Returns the workers that are up, at least one; those expected back get some time.
     async fn wait_for_workers(&mut self) -> Result<Vec<WorkerId>, Turn> {
-        let all = || self.meta.workers.iter().map(|(worker, _)| worker);
         // In the first round everybody is expected, later those who took part.
-        let expected: Vec<WorkerId> = if self.last.n == 0 {
-            all().cloned().collect()
-        } else {
-            self.assigned.keys().cloned().collect()
-        };
-        let ready = self.pool.ready(&expected, self.settings().patience);
-        tokio::select! {
-            () = self.stop.cancelled() => return Err(Turn::Stopped),
-            // Who is missing is named by the pool's own events; the others go on without.
-            _ = ready => {}
-        }
+        let is_first = self.last.n == 0;
+        let taking_part: BTreeSet<WorkerId> = self.assigned.keys().cloned().collect();
+        let deadline = Instant::now() + self.settings().patience;
         loop {
-            let up: Vec<WorkerId> = all()
-                .filter(|w| self.session(w).is_some())
+            self.sync_pool();
+            self.show(Phase::Recovering);
+            let (up, away): (Vec<WorkerId>, Vec<WorkerId>) = self
+                .inserted
+                .iter()
                 .cloned()
-                .collect();
-            if !up.is_empty() {
+                .partition(|w| self.session(w).is_some());
+            let mut missing = away;
+            missing.retain(|w| is_first || taking_part.contains(w));
+            let left = deadline.saturating_duration_since(Instant::now());
+            // Who stays away is named in the status; the others go on without.
+            if !up.is_empty() && (missing.is_empty() || left.is_zero()) {
                 return Ok(up);
             }
-            self.pause(PAUSE).await?;
+            let look = left.clamp(PAUSE, MAX_PAUSE);
+            tokio::select! {
+                () = self.stop.cancelled() => return Err(Turn::Stopped),
+                () = changed(&mut self.roster) => {}
+                _ = self.pool.ready(&missing, look), if !missing.is_empty() => {}
+                () = sleep(look), if missing.is_empty() => {}
+            }
         }
     }
 
     async fn reset(&mut self, up: &[WorkerId]) -> Result<(), Turn> {
-        let positions = self.meta.plan.reached(&self.head.positions);
-        let shares = assign(&self.meta.plan, &positions, up);
+        let positions = self.plan.reached(&self.head.positions);
+        let shares = assign(&self.plan, &positions, &self.with_slots(up));
         let quota_bytes = self.quota(shares.len());
         self.drain_events();
         let targets: Vec<WorkerId> = shares.keys().cloned().collect();
         let sessions: Vec<Option<u64>> = targets.iter().map(|w| self.session(w)).collect();
-        let base = self.head.epoch;
+        let (base, parts) = (self.head.epoch, self.head.parts.clone());
         let round = self.send_round(&targets, |worker| {
             command::Kind::Reset(Reset {
                 base,
                 positions: shares.get(worker).cloned().unwrap_or_default(),
                 quota_bytes,
+                parts: parts.clone(),
             })
         })?;
         self.joined.clear();
@@ -92,9 +101,11 @@ impl Reign<'_> {
             .into_iter()
             .zip(sessions)
             .map(|(worker, generation)| {
+                let share = shares.get(&worker).into_iter().flatten();
                 let assigned = Assigned {
                     generation: generation.unwrap_or_default(),
                     progress: Progress::default(),
+                    shards: share.map(|position| position.shard).collect(),
                 };
                 (worker, assigned)
             })
@@ -105,6 +116,12 @@ impl Reign<'_> {
             };
         }
         Ok(())
+    }
+
+    fn with_slots(&self, up: &[WorkerId]) -> Vec<(WorkerId, usize)> {
+        let roster = self.roster.borrow();
+        let slots = |worker| roster.get(worker).map_or(usize::MAX, |place| place.slots);
+        up.iter().map(|w| (w.clone(), slots(w))).collect()
     }
 
     /// Returns what each of `workers` may read until the next barrier.

@@ -3,10 +3,10 @@
 use std::fmt::Write;
 use std::time::Duration;
 
-use crate::embedded::Totals;
 use crate::journal::Entries;
 use crate::status::Status;
 use crate::store::Snapshot;
+use crate::totals::Totals;
 
 /// What the report is made of.
 #[derive(Debug)]

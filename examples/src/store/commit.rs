@@ -17,6 +17,8 @@ pub enum CommitError {
         /// The highest token that the store has seen.
         highest: u64,
     },
+    /// The leadership was given to another.
+    Deposed,
     /// The fence refuses for now, or cannot store its mark.
     Fence(fencing::AdmitError),
     /// The manifest does not follow the chain's head.
@@ -26,6 +28,10 @@ pub enum CommitError {
     },
     /// The manifest's term is not the token that it came with.
     WrongTerm,
+    /// A request that the manifest answers was withdrawn: commit without it.
+    Withdrawn,
+    /// What was committed cannot be used: no retry can help.
+    Broken(String),
     /// It may have landed or not: repeat the identical commit until this is settled.
     Unknown(io::Error),
 }
@@ -34,9 +40,12 @@ impl fmt::Display for CommitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Stale { highest } => write!(f, "the store has admitted token {highest}"),
+            Self::Deposed => f.write_str("the leadership was given to another"),
             Self::Fence(error) => write!(f, "{error}"),
             Self::Fork { head } => write!(f, "the chain's head is {head}"),
             Self::WrongTerm => f.write_str("the manifest is of another term than its token"),
+            Self::Withdrawn => f.write_str("a request that it answers was withdrawn"),
+            Self::Broken(why) => f.write_str(why),
             Self::Unknown(error) => write!(f, "the outcome is unknown: {error}"),
         }
     }

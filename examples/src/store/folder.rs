@@ -1,17 +1,15 @@
 //! The folder itself: who holds it, and what is in it.
 
-use std::fs::{self, File};
-use std::io::{self, Write};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use fencing::Fence;
-use prost::Message;
-use prost::bytes::Bytes;
 
 use super::chain::Chain;
 use super::error::StoreError;
+use super::output::{Output, read_plan, sync_folder, write_plan};
 use crate::wire::{Delta, Epoch, Manifest, Plan};
 
 /// The names a run makes; anything else is somebody else's.
@@ -31,7 +29,7 @@ const NAMES: [&str; 10] = [
 /// The output folder of one run; clones share it, the last one gives up its lock.
 #[derive(Clone, Debug)]
 pub struct Store {
-    pub(super) folder: Arc<Path>,
+    pub(super) output: Output,
     pub(super) fence: Fence,
     pub(super) chain: Arc<Mutex<Chain>>,
     /// Replies of commits that are still to be lost; see [`lose_replies`](Self::lose_replies).
@@ -79,25 +77,21 @@ impl Store {
         })?;
         fs::create_dir_all(folder.join("deltas")).map_err(named)?;
         let chain = Chain::open(&folder.join("chain")).map_err(StoreError::Chain)?;
-        for delta in chain.deltas() {
-            let path = folder.join("deltas").join(&delta.name);
-            if !fs::metadata(&path).is_ok_and(|meta| meta.len() == delta.file_bytes) {
-                return Err(StoreError::Delta(path));
-            }
-        }
+        let output = Output::new(folder);
+        output.check(chain.deltas())?;
         sync_folder(folder).map_err(named)?;
         Ok(Self {
-            folder: folder.into(),
+            output,
             fence,
             chain: Arc::new(Mutex::new(chain)),
             lost_replies: Arc::default(),
         })
     }
 
-    /// Returns the folder's path.
+    /// Returns where the files of the run lie.
     #[must_use]
-    pub fn folder(&self) -> &Path {
-        &self.folder
+    pub fn output(&self) -> &Output {
+        &self.output
     }
 
     /// Returns the highest token that may have been used here, zero for none.
@@ -125,23 +119,10 @@ impl Store {
         self.chain().head().clone()
     }
 
-    /// Says whether the folder is still there; without it no retry can help.
-    #[must_use]
-    pub fn is_present(&self) -> bool {
-        self.deltas().is_dir()
-    }
-
-    /// Returns where a delta of this name lies, or `None` for a name that is none.
-    #[must_use]
-    pub fn delta_path(&self, name: &str) -> Option<PathBuf> {
-        let plain = !name.is_empty() && !name.contains(['/', '\0']) && !name.starts_with('.');
-        plain.then(|| self.deltas().join(name))
-    }
-
     /// Returns the folder of the deltas.
     #[must_use]
     pub fn deltas(&self) -> PathBuf {
-        self.folder.join("deltas")
+        self.output.deltas()
     }
 
     /// Returns the plan of an earlier run.
@@ -150,19 +131,7 @@ impl Store {
     ///
     /// [`StoreError::Plan`] where it is damaged, [`StoreError::Io`] where it cannot be read.
     pub fn plan(&self) -> Result<Option<Plan>, StoreError> {
-        let path = self.folder.join("plan");
-        let bytes = match fs::read(&path) {
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(StoreError::Io(path, error)),
-        };
-        let bytes = Bytes::from(bytes);
-        let crc = bytes.last_chunk::<4>().map(|crc| u32::from_le_bytes(*crc));
-        let body = bytes.slice(..bytes.len().saturating_sub(4));
-        match Plan::decode(body.clone()) {
-            Ok(plan) if crc == Some(crc32fast::hash(&body)) => Ok(Some(plan)),
-            _ => Err(StoreError::Plan(path)),
-        }
+        Ok(read_plan(&self.plan_path())?.map(|(plan, _)| plan))
     }
 
     /// Keeps the plan for later runs, durably.
@@ -171,30 +140,11 @@ impl Store {
     ///
     /// [`StoreError::Io`].
     pub fn keep_plan(&self, plan: &Plan) -> Result<(), StoreError> {
-        let bytes = plan.encode_to_vec();
-        let crc = crc32fast::hash(&bytes).to_le_bytes();
-        let path = self.folder.join("plan");
-        replace(&path, |file| {
-            file.write_all(&bytes)?;
-            file.write_all(&crc)
-        })
-        .map_err(|e| StoreError::Io(path, e))
+        write_plan(&self.plan_path(), plan).map(drop)
     }
 
-    /// Writes `counts.tsv` anew: whole, or not at all.
-    ///
-    /// # Errors
-    ///
-    /// Those of `write` and of the file system.
-    pub fn write_counts(
-        &self,
-        write: impl FnOnce(&mut io::BufWriter<&mut File>) -> io::Result<()>,
-    ) -> io::Result<()> {
-        replace(&self.folder.join("counts.tsv"), |file| {
-            let mut buffered = io::BufWriter::new(file);
-            write(&mut buffered)?;
-            buffered.flush()
-        })
+    fn plan_path(&self) -> PathBuf {
+        self.output.folder().join("plan")
     }
 
     pub(super) fn chain(&self) -> MutexGuard<'_, Chain> {
@@ -217,31 +167,10 @@ fn refuse_foreign(folder: &Path) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Replaces a file durably: a crash leaves the old one or the new one.
-fn replace(path: &Path, write: impl FnOnce(&mut File) -> io::Result<()>) -> io::Result<()> {
-    let mut scratch = path.as_os_str().to_owned();
-    scratch.push(".tmp");
-    let written = File::create(&scratch).and_then(|mut file| {
-        write(&mut file)?;
-        file.sync_all()?;
-        fs::rename(&scratch, path)
-    });
-    if written.is_err() {
-        let _ = fs::remove_file(&scratch);
-    }
-    written?;
-    path.parent().map_or(Ok(()), sync_folder)
-}
-
 /// Returns the uppermost folder that is missing on the way to `folder`.
 fn first_missing(folder: &Path) -> Option<PathBuf> {
     let missing = folder
         .ancestors()
         .take_while(|path| !path.as_os_str().is_empty() && fs::symlink_metadata(path).is_err());
     missing.last().map(Path::to_owned)
-}
-
-/// Makes the names in a folder durable.
-pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
-    File::open(folder)?.sync_all()
 }

@@ -7,14 +7,21 @@
 //! | `chain` | the committed epochs |
 //! | `deltas/` | sorted counts, each file named in the chain or not yet |
 //! | `counts.tsv` | the totals, once the chain has ended |
+//!
+//! Where several processes share the folder, the chain lies elsewhere, the input comes
+//! in `parts/`, and each worker has a mark of its own in `fences/`.
 
 mod chain;
 pub(crate) mod clean;
 mod commit;
 mod error;
-pub(crate) mod folder;
+mod folder;
+mod ledger;
+pub(crate) mod output;
 
 pub use chain::{AppendError, Appended, Chain, ChainError};
 pub use commit::CommitError;
 pub use error::StoreError;
 pub use folder::{Snapshot, Store};
+pub use ledger::Ledger;
+pub use output::Output;

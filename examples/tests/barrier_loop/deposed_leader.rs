@@ -35,7 +35,7 @@ async fn old_leader(stage: &Stage, watchdog: &Watchdog) -> (Guard, Manifest) {
 /// Runs a successor to the end of the chain.
 async fn successor(stage: &Stage) {
     let workers = Workers::start(2, &stage.setup.store, &stage.setup.plan).unwrap();
-    let candidate = stage.candidate(workers.addresses());
+    let candidate = stage.candidate(workers.roster());
     let stop = CancellationToken::new();
     let ended = in_time("the loop", candidate.run(&stop)).await;
     assert!(matches!(ended, Ended::Finished), "{ended:?}");
@@ -71,7 +71,9 @@ async fn before_a_successor_the_same_commit_lands() {
     let (input, out) = (folder.join("input"), folder.join("out"));
     make_tree(&input, 200_000);
     let stage = Stage::new(&input, &out, "16k");
-    let watchdog = Watchdog::start(WatchdogConfig::default()).unwrap();
+    // Its guard is never finished: another policy would end all tests a minute later.
+    let config = WatchdogConfig::default().with_policy(Policy::CancelOnly);
+    let watchdog = Watchdog::start(config).unwrap();
     let (guard, late) = old_leader(&stage, &watchdog).await;
     commit(Holder::Guarded(&guard), &stage.setup.store, 1, &late)
         .await

@@ -12,6 +12,7 @@ use bidi_session::WorkerId;
 use bidi_session::tonic::Acceptor;
 use examples::compute::{Counter, Node};
 use examples::meta::{Ended, Hooks};
+use examples::roster::{Place, Roster};
 use examples::status::Status;
 use examples::wire::compute_server::ComputeServer;
 use tokio::net::TcpListener;
@@ -67,7 +68,9 @@ async fn lead_with_late_worker<F: Future<Output = ()>>(
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let first = endpoint(listener.local_addr().unwrap());
     serve("w1", stage.counter("w1"), listener, &mut tasks);
-    let workers = vec![(WorkerId::from("w1"), first), (WorkerId::from("w2"), late)];
+    let places = [("w1", first), ("w2", late)];
+    let places = places.map(|(id, endpoint)| (WorkerId::from(id), Place::new(endpoint)));
+    let workers = Roster::from(places);
     let five = Arc::new(Notify::new());
     let mut candidate = stage.candidate(workers);
     candidate.hooks = Arc::new(Pace {

@@ -9,6 +9,7 @@ use bidi_session::WorkerId;
 use bidi_session::tonic::{Acceptor, Session};
 use examples::compute::Counter;
 use examples::meta::Ended;
+use examples::roster::{Place, Roster};
 use examples::wire::{Command, Epoch, Reply, command, reply};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
@@ -100,7 +101,8 @@ async fn each_kind_is_counted_once_and_the_result_is_equal() {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let _serving = serve(worker, listener);
-    let mut candidate = stage.candidate(vec![(WorkerId::from("w1"), endpoint(address))]);
+    let place = Place::new(endpoint(address));
+    let mut candidate = stage.candidate(Roster::from([(WorkerId::from("w1"), place)]));
     candidate.settings.round_deadline = Duration::from_millis(500);
     let stop = CancellationToken::new();
     let ended = in_time("the loop", candidate.run(&stop)).await;

@@ -81,6 +81,22 @@ pub(crate) enum Action {
     Extend(Duration),
     /// The leadership is over.
     End(Loss),
+    /// Whoever resigns is told this; the place is still being given back.
+    Tell(Resigned),
     /// Nothing more will come.
     Done(Resigned),
+}
+
+// ===== impl Call =====
+
+impl Call {
+    /// Returns its name in measures.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Join => "join",
+            Self::Verify => "verify",
+            Self::Wait => "wait",
+            Self::Leave => "leave",
+        }
+    }
 }

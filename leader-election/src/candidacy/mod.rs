@@ -1,6 +1,6 @@
 //! The pure core: one candidate's way from joining to the end.
 //!
-//! `Idle -> Granting -> Waiting <-> Verifying -> Leading -> Resigning -> Over`.
+//! `Idle -> Granting -> Waiting <-> Verifying -> Leading -> Resigning -> Leaving -> Over`.
 //! It does no I/O and reads no clock: it is told the time and what happened,
 //! and answers with what to do. The rules are those of etcd's Go recipe
 //! (`client/v3/concurrency/election.go`) with its gaps closed: the own place is
@@ -8,6 +8,7 @@
 //! lost while waiting is never mistaken for a win.
 
 mod action;
+mod leaving;
 mod renewals;
 
 use std::time::Duration;
@@ -31,6 +32,8 @@ pub(crate) struct Candidacy {
     /// When the call that the stage is made of is to be repeated.
     retry_at: Option<Duration>,
     backoff: Backoff,
+    /// The store has named the present place.
+    is_placed: bool,
     /// Renewals were withheld since the last confirmed one.
     withheld: bool,
 }
@@ -41,8 +44,17 @@ enum Stage {
     Granting,
     Waiting,
     Verifying(Option<Win>),
-    Leading { deadline: Duration },
-    Resigning { until: Duration },
+    Leading {
+        deadline: Duration,
+    },
+    /// The place is given back, and its holder can be asked how that went.
+    Resigning {
+        until: Duration,
+    },
+    /// The leadership is over, and the place may still be there and block others.
+    Leaving {
+        until: Duration,
+    },
     Over,
 }
 
@@ -63,10 +75,11 @@ impl Candidacy {
         Self {
             timing,
             stage: Stage::Idle,
-            renewals: Renewals::new(timing),
+            renewals: Renewals::new(timing, seed),
             joined_at: None,
             retry_at: None,
             backoff: Backoff::new(timing.renew_timeout.min(MAX_BACKOFF), seed),
+            is_placed: false,
             withheld: false,
         }
     }
@@ -95,7 +108,7 @@ impl Candidacy {
     pub(crate) fn next_wake(&self) -> Option<Duration> {
         let stage = match self.stage {
             Stage::Leading { deadline } => Some(deadline),
-            Stage::Resigning { until } => Some(until),
+            Stage::Resigning { until } | Stage::Leaving { until } => Some(until),
             Stage::Verifying(Some(win)) => win.hold_until,
             _ => None,
         };
@@ -123,23 +136,26 @@ impl Candidacy {
             }
             (Stage::Waiting, Input::Waited(standing)) => self.waited(now, standing, out),
             (Stage::Leading { .. }, Input::Waited(Standing::Gone(loss))) => {
-                self.lose(loss, out);
+                self.lose(now, loss, out);
             }
             (Stage::Leading { .. }, Input::Waited(_)) => {
                 self.retry_at = Some(now + self.backoff.next());
             }
             (_, Input::Renewed { attempt, answer }) => self.renewed(now, attempt, answer, out),
             (_, Input::RenewalFailed { attempt, error }) => {
-                self.renewals.failed(now, attempt);
+                let waits = !self.is_leading();
+                self.renewals.failed(now, attempt, waits);
                 self.refused(now, error, out);
             }
             (Stage::Leading { .. }, Input::Withheld { attempt }) => {
                 self.withheld = true;
-                self.renewals.failed(now, attempt);
+                self.renewals.failed(now, attempt, false);
             }
             (_, Input::Failed { call, error }) => self.failed(now, call, error, out),
             (Stage::Leading { deadline }, Input::Ended) => self.resign(now, deadline, out),
-            (Stage::Resigning { .. }, Input::Left) => self.finish(Resigned::Released, out),
+            (Stage::Resigning { .. } | Stage::Leaving { .. }, Input::Left) => {
+                self.finish(Resigned::Released, out);
+            }
             (_, Input::Withdrawn) => self.withdraw(now, out),
             // An answer to a question of an earlier stage.
             _ => {}
@@ -147,6 +163,7 @@ impl Candidacy {
     }
 
     fn joined(&mut self, now: Duration, ttl: Duration, out: &mut Vec<Action>) {
+        self.is_placed = true;
         let fits = self.timing.check(ttl);
         self.timing.ttl = ttl;
         if let Err(error) = fits {
@@ -200,7 +217,7 @@ impl Candidacy {
     }
 
     fn renewed(&mut self, now: Duration, attempt: u64, answer: Renewal, out: &mut Vec<Action>) {
-        let Some(sent) = self.renewals.take(attempt) else {
+        let Some(sent) = self.renewals.answered(attempt) else {
             return;
         };
         let ttl = match answer {
@@ -225,7 +242,7 @@ impl Candidacy {
     fn gone(&mut self, now: Duration, loss: Loss, out: &mut Vec<Action>) {
         match self.stage {
             Stage::Waiting | Stage::Verifying(_) => self.requeue(now, loss, out),
-            Stage::Leading { .. } => self.lose(loss, out),
+            Stage::Leading { .. } => self.lose(now, loss, out),
             _ => {}
         }
     }
@@ -236,6 +253,7 @@ impl Candidacy {
         self.stage = Stage::Granting;
         self.renewals.stop();
         self.joined_at = None;
+        self.is_placed = false;
         self.retry_at = Some(now + self.backoff.next_after_first());
     }
 
@@ -244,17 +262,14 @@ impl Candidacy {
             Stage::Granting => Call::Join,
             Stage::Verifying(None) => Call::Verify,
             Stage::Waiting | Stage::Leading { .. } => Call::Wait,
-            Stage::Resigning { .. } => Call::Leave,
+            Stage::Resigning { .. } | Stage::Leaving { .. } => Call::Leave,
             _ => return,
         };
         if call != asked {
             return;
         }
         if call == Call::Leave {
-            if error.is_some() {
-                return self.finish(Resigned::Unconfirmed, out);
-            }
-            self.retry_at = Some(now + self.renewals.pause());
+            self.not_left(now, error.is_some(), out);
         } else {
             self.retry_at = Some(now + self.backoff.next());
             self.refused(now, error, out);
@@ -282,41 +297,10 @@ impl Candidacy {
                 } else {
                     Loss::Expired
                 };
-                self.lose(loss, out);
+                self.lose(now, loss, out);
             }
             _ => {}
         }
-    }
-
-    fn lose(&mut self, loss: Loss, out: &mut Vec<Action>) {
-        out.push(Action::End(loss));
-        self.finish(Resigned::AlreadyOver, out);
-    }
-
-    /// Gives up a campaign. The place is left even if no answer has named it.
-    fn withdraw(&mut self, now: Duration, out: &mut Vec<Action>) {
-        let last_sent = self.renewals.last_sent().or(self.joined_at);
-        match (self.stage, last_sent) {
-            (Stage::Granting | Stage::Waiting | Stage::Verifying(_), Some(sent)) => {
-                self.resign(now, sent.saturating_add(self.timing.ttl), out);
-            }
-            (Stage::Idle | Stage::Granting, None) => self.finish(Resigned::AlreadyOver, out),
-            _ => {}
-        }
-    }
-
-    fn resign(&mut self, now: Duration, until: Duration, out: &mut Vec<Action>) {
-        self.renewals.stop();
-        self.retry_at = Some(now);
-        self.stage = Stage::Resigning { until };
-        out.push(Action::StopCalls);
-    }
-
-    fn finish(&mut self, outcome: Resigned, out: &mut Vec<Action>) {
-        self.stage = Stage::Over;
-        self.renewals.stop();
-        self.retry_at = None;
-        out.push(Action::Done(outcome));
     }
 
     /// Hands out the leadership once the win is confirmed, the takeover delay
@@ -354,11 +338,7 @@ impl Candidacy {
         {
             self.confirm(now, None, out);
         }
-        if let Stage::Resigning { until } = self.stage
-            && now >= until
-        {
-            self.finish(Resigned::AlreadyOver, out);
-        }
+        self.leave_on(now, out);
         if self.renews() && self.renewals.next_due().is_some_and(|due| due <= now) {
             let limit = match self.stage {
                 Stage::Leading { deadline } => limit.min(deadline - now),
@@ -382,6 +362,7 @@ impl Candidacy {
             Stage::Resigning { until } => out.push(Action::Leave {
                 limit: limit.min(until - now),
             }),
+            Stage::Leaving { .. } => out.push(Action::Leave { limit }),
             Stage::Idle | Stage::Verifying(Some(_)) | Stage::Over => {}
         }
     }

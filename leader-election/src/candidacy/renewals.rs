@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::config::Timing;
+use crate::{backoff::Backoff, config::Timing};
 
 /// Attempts in flight at once: a slow one does not delay the next, and a store
 /// that never answers cannot pile them up.
@@ -19,6 +19,8 @@ pub(super) struct Renewals {
     in_flight: Vec<Attempt>,
     next_number: u64,
     last_sent: Option<Duration>,
+    /// Of those who wait.
+    backoff: Backoff,
 }
 
 #[derive(Debug)]
@@ -30,7 +32,7 @@ struct Attempt {
 // ===== impl Renewals =====
 
 impl Renewals {
-    pub(super) fn new(timing: Timing) -> Self {
+    pub(super) fn new(timing: Timing, seed: u64) -> Self {
         Self {
             every: timing.renew_every,
             timeout: timing.renew_timeout,
@@ -38,6 +40,7 @@ impl Renewals {
             in_flight: Vec::new(),
             next_number: 0,
             last_sent: None,
+            backoff: Backoff::new(timing.renew_every, seed),
         }
     }
 
@@ -45,6 +48,7 @@ impl Renewals {
     pub(super) fn start(&mut self, sent: Duration) {
         self.last_sent = Some(sent);
         self.due = Some(sent + self.every);
+        self.backoff.reset();
     }
 
     /// Ends all of them: what is in flight counts no more.
@@ -74,8 +78,7 @@ impl Renewals {
         number
     }
 
-    /// Ends an attempt and returns when it was sent; none if it counts no more.
-    pub(super) fn take(&mut self, number: u64) -> Option<Duration> {
+    fn take(&mut self, number: u64) -> Option<Duration> {
         let index = self
             .in_flight
             .iter()
@@ -83,13 +86,29 @@ impl Renewals {
         Some(self.in_flight.swap_remove(index).sent)
     }
 
-    /// Ends an attempt without an answer: one that timed out is repeated at
-    /// once, so that two full ones fit; one that failed early after a pause.
-    pub(super) fn failed(&mut self, now: Duration, number: u64) {
+    /// Ends an attempt with an answer and returns when it was sent; none if it counts no
+    /// more.
+    pub(super) fn answered(&mut self, number: u64) -> Option<Duration> {
+        let sent = self.take(number)?;
+        self.backoff.reset();
+        Some(sent)
+    }
+
+    /// Ends an attempt without an answer.
+    ///
+    /// A leader's that timed out is repeated at once, so that two full ones fit, and one
+    /// that failed early after a pause. Who `waits` has no deadline, and many may wait:
+    /// they come after longer and longer pauses, but within `renew_every` of each other, so
+    /// that a place lasts in a store that is back.
+    pub(super) fn failed(&mut self, now: Duration, number: u64, waits: bool) {
         let Some(sent) = self.take(number) else {
             return;
         };
-        let again = (now + self.pause()).min(sent + self.timeout).max(now);
+        let again = if waits {
+            now + self.backoff.next()
+        } else {
+            (now + self.pause()).min(sent + self.timeout).max(now)
+        };
         self.due = self.due.map(|due| due.min(again));
     }
 

@@ -162,6 +162,8 @@ claims! {
         "a value proclaimed after the loss is refused as lost and shown to nobody"
     losing::a_leader_without_progress_loses
         "while renew_while answers false no renewal is sent: the leader stalls and the next one leads"
+    losing::a_renewal_of_a_gone_place_confirms_nothing
+        "a renewal of a place that is gone extends no deadline, whether or not the loss is known yet"
     observing::an_observer_sees_the_present_leader
         "an observer that comes late sees the leader that is there"
     observing::an_observer_sees_changes_and_nobody
@@ -204,6 +206,7 @@ macro_rules! conformance_tests {
             a_long_cut_ends_at_the_deadline
             a_lost_leader_proclaims_nothing
             a_leader_without_progress_loses
+            a_renewal_of_a_gone_place_confirms_nothing
             an_observer_sees_the_present_leader
             an_observer_sees_changes_and_nobody
             an_observer_survives_a_cut

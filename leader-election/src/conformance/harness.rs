@@ -12,6 +12,10 @@ use crate::{Election, ElectionConfig, clock::Clock};
 /// used before. Candidates are spread over nodes, each with a way to the store of its own,
 /// as processes on different machines are; [`Wire`](super::Wire) makes such a way for
 /// those who have a [`Store`](crate::Store).
+///
+/// # Cancel safety
+///
+/// Not needed: the suite drops no call of a harness before it ends.
 #[async_trait]
 pub trait Harness: Send + Sync + 'static {
     /// Returns the shortest TTL that the suite may use; it also uses 3 and 30 times as much.

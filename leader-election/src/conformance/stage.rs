@@ -2,7 +2,7 @@
 
 use std::{
     pin::Pin,
-    sync::Arc,
+    sync::{Arc, Mutex, PoisonError},
     task::{Context, Poll},
     time::Duration,
 };
@@ -172,4 +172,15 @@ impl Drop for Campaign {
     fn drop(&mut self) {
         self.task.abort();
     }
+}
+
+/// Keeps the highest deadline that a leadership had.
+pub(super) fn follow(leadership: &Leadership) -> Arc<Mutex<Duration>> {
+    let highest = Arc::new(Mutex::new(Duration::ZERO));
+    let seen = Arc::clone(&highest);
+    leadership.follow(move |deadline| {
+        let mut highest = seen.lock().unwrap_or_else(PoisonError::into_inner);
+        *highest = deadline.max(*highest);
+    });
+    highest
 }

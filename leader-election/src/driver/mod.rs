@@ -2,6 +2,8 @@
 
 mod candidate;
 mod observer;
+mod outage;
+mod troubles;
 
 use std::sync::Arc;
 
@@ -25,7 +27,16 @@ pub struct StoreElection<S> {
     store: Arc<S>,
     config: Arc<ElectionConfig>,
     clock: Clock,
+    name: Arc<str>,
     observer: Arc<Observer>,
+}
+
+/// What a candidate, or the observer, has of its election.
+struct Parts {
+    store: Arc<dyn Store>,
+    config: Arc<ElectionConfig>,
+    clock: Clock,
+    name: Arc<str>,
 }
 
 // ===== impl StoreElection =====
@@ -39,7 +50,20 @@ impl<S: Store> StoreElection<S> {
             store: Arc::new(store),
             config: Arc::new(config),
             clock: Clock::boot(),
+            name: "".into(),
             observer: Arc::new(Observer::new()),
+        }
+    }
+
+    /// Returns a handle of the same election with a name for logs and measures.
+    ///
+    /// It tells elections of one process apart: the field and the label `election`. By
+    /// default empty.
+    #[must_use]
+    pub fn with_name(&self, name: impl Into<Arc<str>>) -> Self {
+        Self {
+            name: name.into(),
+            ..self.clone()
         }
     }
 
@@ -70,6 +94,15 @@ impl<S: Store> StoreElection<S> {
         }
     }
 
+    fn parts(&self) -> Parts {
+        Parts {
+            store: Arc::clone(&self.store) as Arc<dyn Store>,
+            config: Arc::clone(&self.config),
+            clock: self.clock.clone(),
+            name: Arc::clone(&self.name),
+        }
+    }
+
     /// Returns the store.
     #[must_use]
     pub fn store(&self) -> &S {
@@ -89,6 +122,7 @@ impl<S> Clone for StoreElection<S> {
             store: Arc::clone(&self.store),
             config: Arc::clone(&self.config),
             clock: self.clock.clone(),
+            name: Arc::clone(&self.name),
             observer: Arc::clone(&self.observer),
         }
     }
@@ -103,13 +137,7 @@ impl<S: Store> Election for StoreElection<S> {
             Error::new(ErrorKind::Invalid, "a campaign needs a tokio runtime").with_source(error)
         })?;
         let (caller, won) = oneshot::channel();
-        let candidate = Candidate::new(
-            Arc::clone(&self.store) as Arc<dyn Store>,
-            Arc::clone(&self.config),
-            self.clock.clone(),
-            value.into(),
-            caller,
-        );
+        let candidate = Candidate::new(self.parts(), value.into(), caller);
         // Owned through the channel, then through the leadership: dropping
         // either makes the task leave the store and end.
         runtime.spawn(candidate.run());
@@ -122,6 +150,6 @@ impl<S: Store> Election for StoreElection<S> {
     }
 
     fn observe(&self) -> watch::Receiver<Option<Leader>> {
-        self.observer.subscribe(&self.store)
+        self.observer.subscribe(self.parts())
     }
 }

@@ -11,7 +11,11 @@ use std::{
 
 use tokio::{sync::watch, task::JoinHandle};
 
-use crate::{Error, ErrorKind, Leader, Store, backoff::Backoff};
+use super::{
+    Parts,
+    outage::{Outage, Summary},
+};
+use crate::{Error, ErrorKind, Leader, backoff::Backoff, measures};
 
 const RETRY_CAP: Duration = Duration::from_secs(1);
 
@@ -33,14 +37,13 @@ impl Observer {
         }
     }
 
-    pub(super) fn subscribe<S: Store>(&self, store: &Arc<S>) -> watch::Receiver<Option<Leader>> {
+    pub(super) fn subscribe(&self, parts: Parts) -> watch::Receiver<Option<Leader>> {
         let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
         // It ends by itself only with the runtime that it was started on.
         if task.as_ref().is_none_or(JoinHandle::is_finished) {
             let runtime = tokio::runtime::Handle::current();
-            let store = Arc::clone(store) as Arc<dyn Store>;
             let mut run: Pin<Box<dyn Future<Output = ()> + Send>> =
-                Box::pin(follow(store, Arc::clone(&self.leader)));
+                Box::pin(follow(parts, Arc::clone(&self.leader)));
             // A first poll here lets a store that needs no network show the
             // present leader in the receiver that is about to be returned.
             let _ = run.as_mut().poll(&mut Context::from_waker(Waker::noop()));
@@ -59,20 +62,58 @@ impl Drop for Observer {
     }
 }
 
-async fn follow(store: Arc<dyn Store>, leader: Arc<watch::Sender<Option<Leader>>>) {
+async fn follow(parts: Parts, leader: Arc<watch::Sender<Option<Leader>>>) {
     let mut backoff = Backoff::new(RETRY_CAP, fastrand::u64(..));
+    let mut outage = Outage::new(Duration::ZERO);
+    let election = &*parts.name;
     loop {
         let before = leader.subscribe();
-        if let Err(error) = without_panic(store.observe(&leader)).await {
-            tracing::warn!(
-                error = &error as &dyn std::error::Error,
-                "cannot follow the leader"
-            );
+        let ended = {
+            let mut run = pin!(without_panic(parts.store.observe(&leader)));
+            tokio::select! {
+                biased;
+                ended = run.as_mut() => ended,
+                () = recovered(&outage, before.clone(), parts.config.ttl) => {
+                    tell_recovery(&mut outage, election);
+                    run.await
+                }
+            }
+        };
+        if let Err(error) = ended {
+            measures::failed(election, "observe");
+            let error = &error as &dyn std::error::Error;
+            tracing::debug!(error, election, "following the leader failed");
+            if let Some(Summary { lasted, failures }) = outage.failed() {
+                let text = "cannot follow the leader: observers see the last one";
+                tracing::warn!(error, election, ?lasted, failures, "{text}");
+            }
+        } else {
+            tell_recovery(&mut outage, election);
         }
         if before.has_changed().unwrap_or(false) {
             backoff.reset();
         }
         tokio::time::sleep(backoff.next()).await;
+    }
+}
+
+/// Resolves when a fault that was told is over: a leader is shown, or nothing has failed
+/// for longer than a store takes to fail.
+async fn recovered(
+    outage: &Outage,
+    mut leader: watch::Receiver<Option<Leader>>,
+    patience: Duration,
+) {
+    if !outage.is_told() {
+        return std::future::pending().await;
+    }
+    // The sender is the caller's: it does not close.
+    let _ = tokio::time::timeout(patience, leader.changed()).await;
+}
+
+fn tell_recovery(outage: &mut Outage, election: &str) {
+    if let Some(Summary { lasted, failures }) = outage.over() {
+        tracing::info!(election, ?lasted, failures, "follows the leader again");
     }
 }
 

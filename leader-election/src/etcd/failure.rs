@@ -40,6 +40,19 @@ pub(super) fn is_of_the_link(error: &EtcdError) -> bool {
     }
 }
 
+/// Whether the endpoint says https and came without a `tls_config`.
+pub(super) fn lacks_tls(error: &EtcdError) -> bool {
+    let mut cause = Some(error as &dyn std::error::Error);
+    while let Some(error) = cause {
+        // tonic's error for it is private.
+        if error.to_string().contains("HTTPS without TLS") {
+            return true;
+        }
+        cause = error.source();
+    }
+    false
+}
+
 /// Whether etcd does not know the lease.
 pub(super) fn is_lease_gone(error: &EtcdError) -> bool {
     match error {
@@ -99,6 +112,17 @@ mod tests {
 
     fn kind(code: Code, text: &str) -> ErrorKind {
         to_error(EtcdError::GRpcStatus(Status::new(code, text))).kind()
+    }
+
+    #[test]
+    fn an_endpoint_without_its_tls_config_is_told_from_what_a_retry_helps() {
+        // As tonic's connector says it.
+        let cause: Box<dyn std::error::Error + Send + Sync> =
+            "Connecting to HTTPS without TLS enabled".into();
+        let status = Status::from_error(Box::new(std::io::Error::other(cause)));
+        assert!(lacks_tls(&EtcdError::GRpcStatus(status)));
+        let status = Status::from_error(Box::new(std::io::Error::other("connection refused")));
+        assert!(!lacks_tls(&EtcdError::GRpcStatus(status)));
     }
 
     #[test]

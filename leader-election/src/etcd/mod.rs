@@ -17,6 +17,7 @@
 #![doc = include_str!("../../examples/guarded_commit.rs")]
 //! ```
 
+mod endpoint;
 mod failure;
 mod floor;
 mod join;
@@ -31,18 +32,16 @@ mod watch;
 
 use std::time::Duration;
 
-use async_trait::async_trait;
-use etcd_client::ConnectOptions;
-use tokio::sync::watch::Receiver;
-use tonic::transport::Endpoint;
-
-pub use self::options::EtcdOptions;
+pub use self::{endpoint::EtcdEndpoint, options::EtcdOptions};
 use self::{
     keys::Keys,
     link::Link,
     store::{EtcdStore, whole_seconds},
 };
 use crate::{Election, ElectionConfig, Error, ErrorKind, Leader, Leadership, StoreElection};
+use async_trait::async_trait;
+use etcd_client::ConnectOptions;
+use tokio::sync::watch::Receiver;
 
 /// How often a connection with calls is pinged, and how long an answer may take. etcd
 /// ends connections that ping more often than each 5 s.
@@ -76,8 +75,9 @@ pub struct EtcdElection {
 impl EtcdElection {
     /// Takes part in the election `name`, at most 95 bytes, over these endpoints.
     ///
-    /// An endpoint is a text such as `http://127.0.0.1:2379`, or a tonic `Endpoint`. An
-    /// etcd that cannot be reached is no error: a campaign retries until it is dropped.
+    /// An endpoint is a text such as `http://127.0.0.1:2379`, or a tonic `Endpoint`, which
+    /// TLS needs: see [`EtcdEndpoint`]. An etcd that cannot be reached is no error: a
+    /// campaign retries until it is dropped.
     ///
     /// # Errors
     ///
@@ -97,8 +97,7 @@ impl EtcdElection {
         config: ElectionConfig,
     ) -> Result<Self, Error>
     where
-        E: TryInto<Endpoint>,
-        E::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+        E: Into<EtcdEndpoint>,
     {
         Self::connect_with(endpoints, name, config, EtcdOptions::default()).await
     }
@@ -123,10 +122,9 @@ impl EtcdElection {
         options: EtcdOptions,
     ) -> Result<Self, Error>
     where
-        E: TryInto<Endpoint>,
-        E::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+        E: Into<EtcdEndpoint>,
     {
-        let endpoints = endpoints.into_iter().map(to_endpoint);
+        let endpoints = endpoints.into_iter().map(|one| one.into().check(PING));
         let endpoints = endpoints.collect::<Result<Vec<_>, _>>()?;
         let keys = Keys::new(name)?;
         config.validate()?;
@@ -155,7 +153,7 @@ impl EtcdElection {
             Ok(_) => {}
         }
         Ok(Self {
-            election: StoreElection::new(store, config),
+            election: StoreElection::new(store, config).with_name(name),
         })
     }
 
@@ -205,46 +203,6 @@ impl Election for EtcdElection {
     fn observe(&self) -> Receiver<Option<Leader>> {
         self.election.observe()
     }
-}
-
-fn to_endpoint<E>(endpoint: E) -> Result<Endpoint, Error>
-where
-    E: TryInto<Endpoint>,
-    E::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
-{
-    let endpoint: Endpoint = endpoint.try_into().map_err(|error| {
-        Error::new(
-            ErrorKind::Invalid,
-            "an endpoint is no address such as http://host:2379",
-        )
-        .with_source(error)
-    })?;
-    let authority = endpoint.uri().authority().map_or("", |name| name.as_str());
-    if authority.contains('@') {
-        // Not shown: it may be a password.
-        let text = "an endpoint holds a user: give it to EtcdOptions::with_user instead";
-        return Err(Error::new(ErrorKind::Invalid, text));
-    }
-    // Any other scheme, mistyped perhaps, would be spoken to in plain text.
-    let is_http = matches!(endpoint.uri().scheme_str(), Some("http" | "https"));
-    if !is_http || endpoint.uri().host().is_none() {
-        let text = format!(
-            "the endpoint {} is no address such as http://host:2379",
-            endpoint.uri()
-        );
-        return Err(Error::new(ErrorKind::Invalid, text));
-    }
-    if endpoint.uri().scheme_str() == Some("https") && !tls::is_built_in() {
-        let text = format!(
-            "the endpoint {} wants TLS, which tonic is built without: turn on one of its TLS \
-             features, and give an Endpoint with a tls_config",
-            endpoint.uri()
-        );
-        return Err(Error::new(ErrorKind::Invalid, text));
-    }
-    Ok(endpoint
-        .http2_keep_alive_interval(PING)
-        .keep_alive_timeout(PING))
 }
 
 fn to_connect(options: &EtcdOptions) -> ConnectOptions {

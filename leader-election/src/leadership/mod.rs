@@ -11,7 +11,9 @@ use crate::{Error, ErrorKind, Loss, MAX_VALUE_BYTES, Place, Resigned, Standing, 
 ///
 /// Its lease is renewed in the background on the runtime that campaigned.
 /// Dropping it resigns in the background, also outside a runtime; to know that
-/// the next candidate may start, [`resign`](Self::resign).
+/// the next candidate may start, await [`resign`](Self::resign). So does a process that is
+/// about to end: where the runtime ends right after the drop, the place stays until its
+/// lease is over.
 ///
 /// At any instant at most one leadership of an election
 /// [is valid](Self::is_valid), given that the store neither ends a lease early
@@ -45,6 +47,10 @@ impl Leadership {
 
     /// Returns the fencing token: higher than that of every earlier leadership
     /// of this election and scope, the same as long as this one lasts.
+    ///
+    /// In etcd it is the create revision of the leader's key, which
+    /// `EtcdElection::leader_key` of the feature `etcd` returns: a transaction that compares
+    /// the two lands only while the leadership has not been given to another.
     #[must_use]
     pub fn token(&self) -> u64 {
         self.place.token
@@ -59,12 +65,22 @@ impl Leadership {
 
     /// Returns the time since boot by which work must have stopped.
     ///
-    /// Counts from when the last confirmed renewal was *sent*: the store cannot
+    /// On the clock of [`boot_time`](crate::boot_time). Counts from when the last confirmed
+    /// renewal was *sent*: the store cannot
     /// have started the lease earlier, so it cannot end it earlier. Never falls
     /// but to zero, which means over and is final.
     #[must_use]
     pub fn deadline(&self) -> Duration {
         self.tenure.deadline()
+    }
+
+    /// Returns the time left until the deadline, zero when it is over.
+    ///
+    /// For logs, and for the limit of a request that is sent now. Do not hand it on: a pause
+    /// in between would lengthen it, which the [`deadline`](Self::deadline) does not allow.
+    #[must_use]
+    pub fn time_left(&self) -> Duration {
+        self.tenure.remaining()
     }
 
     /// Tells whether this side may still act as the leader.
@@ -163,8 +179,8 @@ impl Leadership {
     ///
     /// The leadership is over on this side with the first poll, before anything
     /// is sent: stop the work first. Answers within twice the renew timeout.
-    /// An unconfirmed release goes on in the background until the deadline. It
-    /// can never remove a successor's place.
+    /// An unconfirmed release goes on in the background, also beyond the deadline, for an
+    /// hour at most. It can never remove a successor's place.
     ///
     /// Repeatable: a later call waits again, or returns the known outcome.
     ///

@@ -5,6 +5,8 @@ mod faults;
 mod queue;
 mod store;
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use tokio::sync::watch;
 
@@ -38,6 +40,9 @@ impl MemoryElection {
     ///
     /// A `config` that is not valid is reported by each campaign, as
     /// [`ErrorKind::Invalid`](crate::ErrorKind::Invalid).
+    ///
+    /// It is on the machine's clock. For tests, above all under paused tokio time, use
+    /// `MemoryElection::simulated` of the feature `test-util`.
     #[must_use]
     pub fn new(config: ElectionConfig, first_token: u64) -> Self {
         Self {
@@ -50,6 +55,15 @@ impl MemoryElection {
     pub fn with_config(&self, config: ElectionConfig) -> Self {
         Self {
             election: self.election.with_config(config),
+        }
+    }
+
+    /// Returns a handle of the same election with a name, see
+    /// [`StoreElection::with_name`].
+    #[must_use]
+    pub fn with_name(&self, name: impl Into<Arc<str>>) -> Self {
+        Self {
+            election: self.election.with_name(name),
         }
     }
 

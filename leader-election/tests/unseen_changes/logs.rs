@@ -1,6 +1,6 @@
 //! What is logged, and how loudly.
 
-use leader_election::{Election, Loss, MemoryElection, MemoryStore, Resigned};
+use leader_election::{Election, ErrorKind, Loss, MemoryElection, MemoryStore, Resigned};
 use tracing::Level;
 
 use crate::{
@@ -84,7 +84,7 @@ async fn a_failed_renewal_is_a_warning_and_a_panic_of_the_store_an_error() {
     listen();
     let wire = Wire::new(MemoryStore::new(1));
     wire.rule(|call, nth| match (call, nth) {
-        (Call::Renew, 1) => Trouble::fails(leader_election::ErrorKind::Unavailable),
+        (Call::Renew, 1) => Trouble::fails(ErrorKind::Unavailable),
         (Call::Renew, 2) => std::panic::resume_unwind(Box::new("a fault of the test")),
         _ => Trouble::default(),
     });
@@ -98,9 +98,123 @@ async fn a_failed_renewal_is_a_warning_and_a_panic_of_the_store_an_error() {
     let [(Level::WARN, failed), (Level::ERROR, panicked)] = &loud[..] else {
         panic!("a warning and an error were expected: {loud:#?}");
     };
-    assert!(failed.contains("call to the store failed"), "{failed}");
+    assert!(
+        failed.contains("renewals fail") && failed.contains("a fault of the test"),
+        "{failed}"
+    );
     assert!(
         panicked.contains("call to the store panicked"),
         "{panicked}"
     );
+}
+
+/// What is heard at these levels, of so many seconds.
+async fn loud_for(seconds: f64) -> Vec<(Level, String)> {
+    heard();
+    tokio::time::sleep(secs(seconds)).await;
+    let all = heard().into_iter();
+    all.filter(|(level, _)| *level <= Level::INFO).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_whose_renewals_fail_says_so_once_and_once_that_it_is_over() {
+    listen();
+    let wire = Wire::new(MemoryStore::new(1));
+    let leadership = wire.election(config()).campaign(b"a").await.unwrap();
+    wire.rule(|call, _| match call {
+        Call::Renew | Call::Wait => Trouble::fails(ErrorKind::Unavailable),
+        _ => Trouble::default(),
+    });
+    wire.store.expire(99);
+    let before = wire.sent(Call::Renew).len();
+    let loud = loud_for(8.0).await;
+    assert!(wire.sent(Call::Renew).len() > before + 10);
+    let [(Level::WARN, line)] = &loud[..] else {
+        panic!("one warning was expected: {loud:#?}");
+    };
+    assert!(line.contains("a fault of the test"), "{line}");
+    wire.rule(|_, _| Trouble::default());
+    let loud = loud_for(8.0).await;
+    let [(Level::INFO, line)] = &loud[..] else {
+        panic!("one line of the end was expected: {loud:#?}");
+    };
+    assert!(line.contains("confirmed again"), "{line}");
+    assert!(leadership.is_valid());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_without_progress_is_told_of_once() {
+    listen();
+    let election = MemoryElection::simulated(config().with_renew_while(|| false), 1);
+    let leadership = election.campaign(b"a").await.unwrap();
+    let loud = loud_for(20.0).await;
+    let [(Level::WARN, stalls), (Level::INFO, lost)] = &loud[..] else {
+        panic!("a warning and the loss were expected: {loud:#?}");
+    };
+    assert!(stalls.contains("no progress"), "{stalls}");
+    assert!(lost.contains("leads no longer"), "{lost}");
+    drop(leadership);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_campaign_on_an_absent_store_says_so_after_a_lease_and_once_a_minute() {
+    listen();
+    let wire = Wire::new(MemoryStore::new(1));
+    wire.rule(|_, _| Trouble::fails(ErrorKind::Unavailable));
+    let election = wire.election(config()).with_name("jobs");
+    let campaign = spawn_campaign(&election, b"a");
+    let loud = loud_for(9.0).await;
+    assert!(loud.is_empty(), "{loud:#?}");
+    let loud = loud_for(60.0).await;
+    let [(Level::WARN, line)] = &loud[..] else {
+        panic!("one warning was expected: {loud:#?}");
+    };
+    for part in ["a fault of the test", "a place in the queue", "jobs"] {
+        assert!(line.contains(part), "{part}: {line}");
+    }
+    assert_eq!(loud_for(120.0).await.len(), 2, "one a minute");
+    wire.rule(|_, _| Trouble::default());
+    let loud = loud_for(3.0).await;
+    let told: Vec<_> = loud.iter().map(|(level, _)| *level).collect();
+    assert_eq!(told, [Level::INFO, Level::INFO], "{loud:#?}");
+    assert!(loud[0].1.contains("answers again"), "{loud:#?}");
+    campaign.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_observer_without_its_store_says_so_once_a_minute_and_when_it_is_over() {
+    listen();
+    let wire = Wire::new(MemoryStore::new(1));
+    wire.rule(|_, _| Trouble::fails(ErrorKind::Unavailable));
+    let election = wire.election(config());
+    let seen = election.observe();
+    let loud = loud_for(50.0).await;
+    assert!(wire.sent(Call::Observe).len() > 40);
+    // The first failed while it was begun, before anything was heard.
+    assert!(loud.len() <= 1, "{loud:#?}");
+    let loud = loud_for(120.0).await;
+    assert_eq!(loud.len(), 2, "{loud:#?}");
+    assert!(loud.iter().all(|(level, _)| *level == Level::WARN));
+    wire.rule(|_, _| Trouble::default());
+    let loud = loud_for(15.0).await;
+    let [(Level::INFO, line)] = &loud[..] else {
+        panic!("one line of the end was expected: {loud:#?}");
+    };
+    assert!(line.contains("follows the leader again"), "{line}");
+    drop(seen);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_place_that_cannot_be_given_back_is_no_trouble_of_its_own() {
+    listen();
+    let wire = Wire::new(MemoryStore::new(1));
+    let leadership = wire.election(config()).campaign(b"a").await.unwrap();
+    wire.rule(|_, _| Trouble::fails(ErrorKind::Unavailable));
+    tokio::time::sleep(secs(30.0)).await;
+    assert!(!leadership.is_valid());
+    let before = wire.sent(Call::Leave).len();
+    assert!(before > 10);
+    let loud = loud_for(600.0).await;
+    assert!(wire.sent(Call::Leave).len() > before + 500, "it goes on");
+    assert!(loud.is_empty(), "{loud:#?}");
 }

@@ -8,7 +8,7 @@ use std::{
     },
 };
 
-use leader_election::{Election, Loss, MemoryStore};
+use leader_election::{Election, ErrorKind, Loss, MemoryStore, StoreElection};
 use metrics::{
     Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder,
     SharedString, Unit,
@@ -120,6 +120,18 @@ fn documented() -> BTreeSet<String> {
     names.filter_map(name).collect()
 }
 
+/// Gives up a campaign on a store that is away; returns how often it asked.
+async fn campaign_in_vain(wire: &Wire, election: &StoreElection<Wire>) -> usize {
+    wire.rule(|_, _| Trouble::fails(ErrorKind::Unavailable));
+    let campaign = spawn_campaign(election, b"0");
+    settle().await;
+    let joins = wire.sent(Call::Join).len();
+    campaign.abort();
+    settle().await;
+    wire.rule(|_, _| Trouble::default());
+    joins
+}
+
 #[tokio::test(start_paused = true)]
 async fn each_documented_measure_is_recorded_and_nothing_else() {
     lines::listen();
@@ -129,10 +141,12 @@ async fn each_documented_measure_is_recorded_and_nothing_else() {
     let moves = Arc::new(AtomicBool::new(true));
     let progress = Arc::clone(&moves);
     let config = config().with_renew_while(move || progress.load(Ordering::SeqCst));
-    let election = wire.election(config);
-
+    let election = wire.election(config).with_name("jobs");
+    let shown = || recorder.sum("leader_election_is_leader,election=jobs");
+    let failed = campaign_in_vain(&wire, &election).await;
+    assert_eq!(shown(), (0.0, 1), "it is there before the first win");
     let first = election.campaign(b"a").await.unwrap();
-    assert_eq!(recorder.sum("leader_election_is_leader,scope=").0, 1.0);
+    assert_eq!(shown().0, 1.0);
     let second = spawn_campaign(&election, b"b");
     settle().await;
     wire.store.expire(2);
@@ -156,18 +170,28 @@ async fn each_documented_measure_is_recorded_and_nothing_else() {
     let recorded: BTreeSet<_> = recorder.sums.lock().unwrap().keys().map(name).collect();
     assert_eq!(recorded, documented());
     let sum = |key: &str| recorder.sum(&format!("leader_election_{key}"));
-    assert_eq!(sum("is_leader,scope="), (0.0, 6));
-    assert_eq!(sum("wins_total,scope=").0, 3.0);
+    assert_eq!(sum("is_leader,election=jobs"), (0.0, 10));
+    assert_eq!(
+        sum("call_failures_total,election=jobs,call=join").0,
+        failed as f64
+    );
+    assert_eq!(sum("wins_total,election=jobs,scope=").0, 3.0);
     for reason in ["removed", "stalled", "resigned"] {
-        assert_eq!(sum(&format!("ends_total,scope=,reason={reason}")).0, 1.0);
+        assert_eq!(
+            sum(&format!("ends_total,election=jobs,scope=,reason={reason}")).0,
+            1.0
+        );
     }
-    assert_eq!(sum("requeues_total,scope=,reason=removed").0, 1.0);
-    assert_eq!(sum("renewal_failures_total,scope=").0, 2.0);
-    assert!(sum("renewals_withheld_total,scope=").0 >= 1.0);
-    let (waited, waits) = sum("wait_seconds,scope=");
+    assert_eq!(
+        sum("requeues_total,election=jobs,scope=,reason=removed").0,
+        1.0
+    );
+    assert_eq!(sum("renewal_failures_total,election=jobs,scope=").0, 2.0);
+    assert!(sum("renewals_withheld_total,election=jobs,scope=").0 >= 1.0);
+    let (waited, waits) = sum("wait_seconds,election=jobs,scope=");
     assert!(waits == 3 && (20.0..30.0).contains(&waited), "{waited} s");
-    let (left, renewals) = sum("lease_left_seconds,scope=");
+    let (left, renewals) = sum("lease_left_seconds,election=jobs,scope=");
     let mean = left / renewals as f64;
     assert!((5.0..7.0).contains(&mean), "{mean} s left on average");
-    assert!(sum("renewal_seconds,scope=").1 > renewals);
+    assert!(sum("renewal_seconds,election=jobs,scope=").1 > renewals);
 }

@@ -6,6 +6,7 @@
 //!
 //! ```text
 //! compare [--pairs N] [--quick] [CASE ..]   all cases, or those whose name begins so
+//! compare sample CASE KIND [--quick | --rounds N]   one run, for a profiler
 //! compare storm [WORKERS]                   cold connect, and the return of a lost server
 //! ```
 
@@ -19,6 +20,7 @@ use std::process::ExitCode;
 use benches::{raise_file_limit, serve_if_asked};
 
 use case::{Case, Kind};
+use sample::Effort;
 
 fn main() -> ExitCode {
     if serve_if_asked() {
@@ -29,10 +31,15 @@ fn main() -> ExitCode {
     let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
     match arguments.as_slice() {
         ["sample", case, kind, rest @ ..] => {
-            let (Some(case), Some(kind)) = (Case::from_text(case), Kind::from_text(kind)) else {
+            let asked = (
+                Case::from_text(case),
+                Kind::from_text(kind),
+                Effort::parse(rest),
+            );
+            let (Some(case), Some(kind), Some(effort)) = asked else {
                 return usage();
             };
-            sample::run(case, kind, rest.contains(&"--quick"));
+            sample::run(case, kind, effort);
             ExitCode::SUCCESS
         }
         ["storm", rest @ ..] => storm::run(rest.first().and_then(|text| text.parse().ok())),
@@ -44,6 +51,9 @@ fn main() -> ExitCode {
 }
 
 fn usage() -> ExitCode {
-    eprintln!("usage: compare [--pairs N] [--quick] [CASE ..] | compare storm [WORKERS]");
+    eprintln!(
+        "usage: compare [--pairs N] [--quick] [CASE ..] | compare storm [WORKERS] \
+         | compare sample CASE KIND [--quick | --rounds N]"
+    );
     ExitCode::FAILURE
 }

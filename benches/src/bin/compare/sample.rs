@@ -25,15 +25,16 @@ struct Base<'a> {
 
 /// How much is measured.
 #[derive(Clone, Copy)]
-struct Effort {
+pub(crate) struct Effort {
     round_trips: usize,
     streamed_bytes: usize,
     batches: usize,
     round_time: Duration,
+    least_rounds: usize,
 }
 
 /// Measures and prints the figures on one line.
-pub(crate) fn run(case: Case, kind: Kind, is_quick: bool) {
+pub(crate) fn run(case: Case, kind: Kind, effort: Effort) {
     if case.is_pinned() {
         // For as long as the process lives, and its server.
         let _ = pin();
@@ -44,7 +45,7 @@ pub(crate) fn run(case: Case, kind: Kind, is_quick: bool) {
         let base = Base {
             memory_bytes: resident_bytes(),
             server: &server,
-            effort: Effort::new(is_quick),
+            effort,
         };
         match kind {
             Kind::Pool => base.measure(Pooled::connect(&server).await, case).await,
@@ -102,7 +103,8 @@ impl Base<'_> {
         let (mut epoch, time) = (0, self.effort.round_time);
         rounds(fleet, BARRIER_BYTES, &mut epoch, 2, time / 5).await;
         let (before, first) = (self.cpu_time(), epoch);
-        let sample = rounds(fleet, BARRIER_BYTES, &mut epoch, 5, time).await;
+        let least = self.effort.least_rounds;
+        let sample = rounds(fleet, BARRIER_BYTES, &mut epoch, least, time).await;
         self.figures(sample, before, (epoch - first) as f64)
     }
 
@@ -125,21 +127,30 @@ impl Base<'_> {
 // ===== impl Effort =====
 
 impl Effort {
-    fn new(is_quick: bool) -> Self {
-        if is_quick {
-            Self {
-                round_trips: 100,
-                streamed_bytes: 64_000,
-                batches: 1,
-                round_time: Duration::ZERO,
-            }
-        } else {
-            Self {
+    /// Reads the options: `--quick`, or `--rounds N` for so many rounds exactly and little
+    /// else, so that two runs differ in their rounds alone.
+    pub(crate) fn parse(options: &[&str]) -> Option<Self> {
+        match options {
+            [] => Some(Self {
                 round_trips: 30_000,
                 streamed_bytes: 50_000_000,
                 batches: 5,
                 round_time: Duration::from_millis(1500),
-            }
+                least_rounds: 5,
+            }),
+            ["--quick"] => Some(Self::quick(5)),
+            ["--rounds", count] => Some(Self::quick(count.parse().ok()?)),
+            _ => None,
+        }
+    }
+
+    fn quick(least_rounds: usize) -> Self {
+        Self {
+            round_trips: 100,
+            streamed_bytes: 64_000,
+            batches: 1,
+            round_time: Duration::ZERO,
+            least_rounds,
         }
     }
 }

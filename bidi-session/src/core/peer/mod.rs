@@ -15,6 +15,10 @@ use crate::state::{Phase, WorkerState};
 /// Attempts of one worker start at least this far apart, however healthy its sessions.
 const MIN_SPACING: Duration = Duration::from_millis(100);
 
+/// A session that ended so soon was brief: one after the other are no health, whatever
+/// they brought.
+const BRIEF: Duration = Duration::from_secs(1);
+
 /// The settings of a peer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pace {
@@ -37,6 +41,8 @@ pub(crate) struct Peer {
     // The highest generation so far; zero before the first attempt.
     generation: u64,
     dialed_at: Option<Duration>,
+    // Whether the last session was.
+    was_brief: bool,
     last_error: Option<Arc<str>>,
     stale_inputs: u64,
 }
@@ -91,6 +97,7 @@ impl Peer {
             since: now,
             generation: 0,
             dialed_at: None,
+            was_brief: false,
             last_error: None,
             stale_inputs: 0,
         }
@@ -204,6 +211,7 @@ impl Peer {
             }
             (stage, Input::Replaced) => {
                 self.backoff.reset();
+                self.was_brief = false;
                 self.last_error = None;
                 self.rest(now, Duration::ZERO, false);
                 self.disconnected(stage, DisconnectReason::Replaced)
@@ -243,8 +251,13 @@ impl Peer {
     fn end(&mut self, now: Duration, has_spoken: bool, reason: &DisconnectReason) {
         self.last_error = Some(reason.to_string().into());
         // Only proven health forgets the failures: a peer that accepts and hangs
-        // up at once would otherwise be dialed in a hot loop.
-        let is_healthy = has_spoken || now.saturating_sub(self.since) >= self.pace.stable_after;
+        // up at once would otherwise be dialed in a hot loop. One that says a word first, and
+        // does so again and again, as well; a single loss is made good at once.
+        let lived = now.saturating_sub(self.since);
+        let is_brief = lived < BRIEF;
+        let was_brief = std::mem::replace(&mut self.was_brief, is_brief);
+        let is_useful = has_spoken && !(is_brief && was_brief);
+        let is_healthy = is_useful || lived >= self.pace.stable_after;
         let delay = if is_healthy {
             self.backoff.reset();
             Duration::ZERO

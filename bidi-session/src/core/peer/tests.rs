@@ -55,6 +55,44 @@ fn the_first_attempt_is_due_at_once() {
 }
 
 #[test]
+fn a_word_before_each_of_several_brief_ends_is_no_health() {
+    let mut peer = Peer::new(PACE, 7, at(0));
+    let (mut now, mut generation) = (at(0), 0);
+    // (lives ms, rests between): the spacing of attempts counts from their beginning.
+    let cases = [
+        (10, 90, 90),
+        (10, 90, 100),
+        (10, 100, 200),
+        (10, 200, 400),
+        // Long enough: forgiven, though it had failed thrice.
+        (1000, 0, 0),
+        (999, 0, 0),
+        (999, 50, 100),
+    ];
+    for (lives, least, most) in cases {
+        generation += 1;
+        peer.step::<()>(now, begun(generation));
+        peer.step::<()>(now, opened(generation));
+        assert!(peer.hear(generation, 1));
+        now += at(lives);
+        peer.step::<()>(now, ended(generation));
+        let rest = rests_until(&peer) - now;
+        assert!(
+            rest >= at(least) && rest <= at(most),
+            "{generation}: {rest:?}"
+        );
+        now += rest;
+    }
+    // Moved elsewhere it starts anew.
+    peer.step::<()>(now, Input::Replaced);
+    peer.step::<()>(now + at(100), begun(8));
+    peer.step::<()>(now + at(100), opened(8));
+    peer.hear(8, 1);
+    peer.step::<()>(now + at(200), ended(8));
+    assert_eq!(rests_until(&peer), now + at(200));
+}
+
+#[test]
 fn a_session_proves_health_by_a_message_or_by_its_age() {
     // (hears a message, ends after ms, rests between)
     let cases = [

@@ -2,8 +2,7 @@
 
 use std::collections::VecDeque;
 
-use super::{Asked, Stray};
-use crate::worker::WorkerId;
+use super::{Answerer, Asked, Stray};
 
 /// Targets that are remembered over all ended rounds; the last round always is.
 const MAX_TARGETS: usize = 65_536;
@@ -39,21 +38,21 @@ impl History {
 
     /// Keeps whom an ended round asked.
     pub(super) fn keep(&mut self, id: u64, asked: Asked) {
-        self.targets += asked.targets.len();
+        self.targets += asked.statuses.len();
         self.ended.push_back((id, asked));
         while self.ended.len() > 1 && (self.targets > MAX_TARGETS || self.ended.len() > MAX_ROUNDS)
         {
             if let Some((_, oldest)) = self.ended.pop_front() {
-                self.targets -= oldest.targets.len();
+                self.targets -= oldest.statuses.len();
             }
         }
     }
 
     /// Says what an answer to a round that is not in flight is.
-    pub(super) fn classify(&self, id: u64, worker: &WorkerId, generation: u64) -> Stray {
+    pub(super) fn classify(&self, id: u64, by: &mut Answerer) -> Stray {
         let found = self.ended.iter().rev().find(|(ended, _)| *ended == id);
         if let Some((_, asked)) = found {
-            return asked.stray(worker, generation).unwrap_or(Stray::Late);
+            return asked.place(by).err().unwrap_or(Stray::Late);
         }
         let after = self.injected.partition_point(|(start, _)| *start <= id);
         let is_known = after > 0 && self.injected[after - 1].1 >= id;

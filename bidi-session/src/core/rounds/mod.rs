@@ -1,9 +1,13 @@
 //! Barrier rounds: who was asked, who has answered, who can no longer answer.
 
 mod history;
+mod roster;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
+
+pub(crate) use self::roster::{Answerer, Roster};
 
 use self::history::History;
 use crate::error::RoundError;
@@ -52,18 +56,12 @@ pub(crate) enum Progress<In> {
     Over(Result<Vec<(WorkerId, In)>, RoundError>),
 }
 
-/// Whom a round asked.
+/// Whom a round asked, and what became of that.
 #[derive(Debug)]
 struct Asked {
-    targets: HashMap<WorkerId, Target>,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Target {
-    // Index in the order of injection.
-    place: usize,
-    generation: u64,
-    status: Status,
+    roster: Arc<Roster>,
+    // In the roster's order.
+    statuses: Vec<Status>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,11 +102,11 @@ impl<In> Rounds<In> {
     }
 
     /// Begins a round that asks these workers, each on its present session.
-    pub(crate) fn begin(&mut self, id: u64, targets: Vec<(WorkerId, u64)>) -> Result<(), Unfit> {
+    pub(crate) fn begin(&mut self, id: u64, roster: Arc<Roster>) -> Result<(), Unfit> {
         self.check(id)?;
         self.last = Some(id);
         self.history.inject(id);
-        self.open.insert(id, Open::new(targets));
+        self.open.insert(id, Open::new(roster));
         Ok(())
     }
 
@@ -116,16 +114,15 @@ impl<In> Rounds<In> {
     pub(crate) fn answer(
         &mut self,
         id: u64,
-        worker: &WorkerId,
-        generation: u64,
+        by: &mut Answerer,
         message: In,
     ) -> Result<bool, (Stray, In)> {
         let Some(open) = self.open.get_mut(&id) else {
-            return Err((self.history.classify(id, worker, generation), message));
+            return Err((self.history.classify(id, by), message));
         };
-        match open.take(worker, generation) {
+        match open.take(by) {
             Ok(place) => {
-                *place = Some((worker.clone(), message));
+                *place = Some((by.worker.clone(), message));
                 Ok(open.missing == 0)
             }
             Err(stray) => Err((stray, message)),
@@ -204,21 +201,12 @@ impl<In> Rounds<In> {
 // ===== impl Open =====
 
 impl<In> Open<In> {
-    fn new(targets: Vec<(WorkerId, u64)>) -> Self {
-        let missing = targets.len();
-        let targets = targets.into_iter().enumerate();
-        let targets = targets.map(|(place, (worker, generation))| {
-            let status = Status::Missing;
-            let target = Target {
-                place,
-                generation,
-                status,
-            };
-            (worker, target)
-        });
+    fn new(roster: Arc<Roster>) -> Self {
+        let missing = roster.members().len();
         Self {
             asked: Asked {
-                targets: targets.collect(),
+                roster,
+                statuses: vec![Status::Missing; missing],
             },
             answers: std::iter::repeat_with(|| None).take(missing).collect(),
             missing,
@@ -228,19 +216,11 @@ impl<In> Open<In> {
     }
 
     /// Notes an answer and returns its place.
-    fn take(
-        &mut self,
-        worker: &WorkerId,
-        generation: u64,
-    ) -> Result<&mut Option<(WorkerId, In)>, Stray> {
-        let target = self.asked.targets.get_mut(worker);
-        let target = target.ok_or(Stray::NotATarget)?;
-        if let Some(stray) = target.stray(generation) {
-            return Err(stray);
-        }
-        target.status = Status::Answered;
+    fn take(&mut self, by: &mut Answerer) -> Result<&mut Option<(WorkerId, In)>, Stray> {
+        let place = self.asked.place(by)?;
+        self.asked.statuses[place] = Status::Answered;
         self.missing -= 1;
-        Ok(&mut self.answers[target.place])
+        Ok(&mut self.answers[place])
     }
 
     fn fail(
@@ -250,13 +230,15 @@ impl<In> Open<In> {
         generation: u64,
         reason: &DisconnectReason,
     ) -> bool {
-        let Some(target) = self.asked.targets.get_mut(worker) else {
+        let Some(place) = self.asked.roster.find(worker) else {
             return false;
         };
-        if target.status != Status::Missing || target.generation > generation {
+        let (_, asked) = self.asked.roster.members()[place];
+        let status = &mut self.asked.statuses[place];
+        if *status != Status::Missing || asked > generation {
             return false;
         }
-        target.status = Status::Failed;
+        *status = Status::Failed;
         self.missing -= 1;
         let first = *self.failed_at.get_or_insert(now);
         // A round that nobody collects yet tells the first ones only.
@@ -270,39 +252,23 @@ impl<In> Open<In> {
 // ===== impl Asked =====
 
 impl Asked {
-    fn stray(&self, worker: &WorkerId, generation: u64) -> Option<Stray> {
-        match self.targets.get(worker) {
-            None => Some(Stray::NotATarget),
-            Some(target) => target.stray(generation),
+    /// Returns the place of a session that has still to answer.
+    fn place(&self, by: &mut Answerer) -> Result<usize, Stray> {
+        let place = self.roster.place(by).ok_or(Stray::NotATarget)?;
+        if self.roster.members()[place].1 != by.generation {
+            return Err(Stray::OlderGeneration);
+        }
+        match self.statuses[place] {
+            Status::Missing => Ok(place),
+            Status::Answered => Err(Stray::Duplicate),
+            Status::Failed => Err(Stray::Late),
         }
     }
 
     fn missing(&self) -> Vec<WorkerId> {
-        let mut missing: Vec<_> = self
-            .targets
-            .iter()
-            .filter(|(_, target)| target.status == Status::Missing)
-            .collect();
-        missing.sort_by_key(|(_, target)| target.place);
-        missing
-            .into_iter()
-            .map(|(worker, _)| worker.clone())
-            .collect()
-    }
-}
-
-// ===== impl Target =====
-
-impl Target {
-    fn stray(&self, generation: u64) -> Option<Stray> {
-        if self.generation != generation {
-            return Some(Stray::OlderGeneration);
-        }
-        match self.status {
-            Status::Missing => None,
-            Status::Answered => Some(Stray::Duplicate),
-            Status::Failed => Some(Stray::Late),
-        }
+        let targets = self.roster.members().iter().zip(&self.statuses);
+        let missing = targets.filter(|(_, status)| **status == Status::Missing);
+        missing.map(|((worker, _), _)| worker.clone()).collect()
     }
 }
 

@@ -1,5 +1,7 @@
 //! Rounds against a model that keeps the whole history of each, and counts every answer.
 
+use std::collections::HashMap;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -24,6 +26,15 @@ struct Record {
 struct Model {
     records: BTreeMap<u64, Record>,
     is_closed: bool,
+}
+
+/// The rounds that are tested, and what their callers keep from one call to the next.
+#[derive(Debug)]
+struct Tested {
+    rounds: Rounds<u64>,
+    // Whom the last round asked: the next one may ask the same.
+    last: (u32, Arc<Roster>),
+    answerers: HashMap<(usize, u64), Answerer>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -182,9 +193,12 @@ fn decode(number: u32, last: u64) -> (Step, u64) {
     (step, u64::from(number >> 24) % 16)
 }
 
-/// Says who is asked: five workers, each with two bits.
+/// Says who is asked, of five workers with two bits each; one more bit turns the order
+/// around.
 fn targets(bits: u32) -> Vec<(usize, u64)> {
-    let asked = (0..5).filter(|worker| bits >> (2 * worker) & 1 == 1);
+    let turn = if bits >> 10 & 1 == 1 { 4 } else { 0 };
+    let asked = (0..5_u32).map(|place| place.abs_diff(turn));
+    let asked = asked.filter(|worker| bits >> (2 * worker) & 1 == 1);
     let asked = asked.map(|worker| (worker as usize, 1 + u64::from(bits >> (2 * worker + 1) & 1)));
     asked.collect()
 }
@@ -207,17 +221,21 @@ fn sorted_progress(progress: Progress<u64>) -> Progress<u64> {
     }
 }
 
-fn begin(
-    rounds: &mut Rounds<u64>,
-    model: &mut Model,
-    id: u64,
-    bits: u32,
-) -> Result<(), TestCaseError> {
+fn begin(tested: &mut Tested, model: &mut Model, id: u64, bits: u32) -> Result<(), TestCaseError> {
+    // Every other round asks whom the last one did.
+    let bits = if bits >> 11 & 1 == 1 {
+        tested.last.0
+    } else {
+        bits
+    };
     let asked = targets(bits);
-    let named = asked
-        .iter()
-        .map(|(worker, of)| (WorkerId::from(*worker), *of));
-    let begun = rounds.begin(id, named.collect());
+    if tested.last.0 != bits {
+        let named = asked
+            .iter()
+            .map(|(worker, of)| (WorkerId::from(*worker), *of));
+        tested.last = (bits, Arc::new(Roster::new(named.collect())));
+    }
+    let begun = tested.rounds.begin(id, tested.last.1.clone());
     let last = model.records.keys().next_back().copied();
     let expected = if model.is_closed {
         Err(Unfit::Closed)
@@ -244,13 +262,15 @@ fn begin(
 
 /// Gives an answer; returns why it is a stray one.
 fn answer(
-    rounds: &mut Rounds<u64>,
+    tested: &mut Tested,
     model: &mut Model,
     (id, worker, generation): (u64, usize, u64),
     serial: u64,
 ) -> Result<Option<Stray>, TestCaseError> {
     let expected = model.stray(id, worker, generation);
-    let taken = rounds.answer(id, &WorkerId::from(worker), generation, serial);
+    let answerer = tested.answerers.entry((worker, generation));
+    let by = answerer.or_insert_with(|| Answerer::new(WorkerId::from(worker), generation));
+    let taken = tested.rounds.answer(id, by, serial);
     let Some(stray) = expected else {
         let record = model.in_flight(id).expect("it is no stray answer");
         let asked = record
@@ -274,7 +294,11 @@ proptest! {
     fn any_schedule_ends_each_round_once_and_as_the_model_does(
         steps in proptest::collection::vec(any::<u32>(), 0..80),
     ) {
-        let mut rounds = Rounds::new();
+        let mut tested = Tested {
+            rounds: Rounds::new(),
+            last: (0, Arc::default()),
+            answerers: HashMap::new(),
+        };
         let mut model = Model::default();
         let (mut now, mut taken, mut strays, mut given) = (0, 0, 0, 0);
         let mut resolved = 0;
@@ -286,39 +310,39 @@ proptest! {
             let open = |model: &Model| model.records.values().filter(|r| !r.is_resolved).count();
             let before = open(&model);
             match step {
-                Step::Begin(above, bits) => begin(&mut rounds, &mut model, last + above, bits)?,
+                Step::Begin(above, bits) => begin(&mut tested, &mut model, last + above, bits)?,
                 Step::Answer(id, worker, generation) => {
                     given += 1;
-                    match answer(&mut rounds, &mut model, (id, worker, generation), given)? {
+                    match answer(&mut tested, &mut model, (id, worker, generation), given)? {
                         None => taken += 1,
                         Some(_) => strays += 1,
                     }
                 }
                 Step::Fail(worker, generation) => {
                     let reason = DisconnectReason::Closed;
-                    let hit = rounds.fail(at, &WorkerId::from(worker), generation, &reason);
+                    let hit = tested.rounds.fail(at, &WorkerId::from(worker), generation, &reason);
                     prop_assert_eq!(hit, model.fail(now, worker, generation));
                 }
                 Step::Progress(id) => {
-                    let progress = sorted_progress(rounds.progress(id, at));
+                    let progress = sorted_progress(tested.rounds.progress(id, at));
                     prop_assert_eq!(progress, sorted_progress(model.progress(id, now)));
                 }
                 Step::Expire(id) => {
-                    prop_assert_eq!(sorted(rounds.expire(id)), sorted(model.expire(id)));
+                    prop_assert_eq!(sorted(tested.rounds.expire(id)), sorted(model.expire(id)));
                 }
                 Step::End(id) => {
-                    prop_assert_eq!(sorted(rounds.end(id)), sorted(model.resolve(id)));
+                    prop_assert_eq!(sorted(tested.rounds.end(id)), sorted(model.resolve(id)));
                 }
                 Step::Close => {
-                    rounds.close();
+                    tested.rounds.close();
                     model.is_closed = true;
                 }
             }
             resolved += before.saturating_sub(open(&model));
-            prop_assert_eq!(rounds.open.len(), open(&model));
+            prop_assert_eq!(tested.rounds.open.len(), open(&model));
         }
         // Each answer is in its round or was told to be a stray one.
         prop_assert_eq!(taken + strays, given);
-        prop_assert_eq!(resolved + rounds.open.len(), model.records.len());
+        prop_assert_eq!(resolved + tested.rounds.open.len(), model.records.len());
     }
 }

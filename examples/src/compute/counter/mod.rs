@@ -1,11 +1,10 @@
 //! What a compute node knows, and what it does on each command.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 
 use crate::compute::snapshot;
 use crate::count::Counts;
-use crate::input::{InputPlan, ShardReader};
+use crate::input::{Parts, ShardReader};
 use crate::store::clean::delta_name;
 use crate::wire::{
     Barrier, Command, Epoch, Position, Progress, Reply, Reset, ResetDone, Snapshot, command, reply,
@@ -18,7 +17,7 @@ const CHUNK: usize = 64 * 1024;
 #[derive(Debug)]
 pub struct Counter {
     worker: String,
-    plan: Arc<InputPlan>,
+    input: Parts,
     deltas: PathBuf,
     /// The last barrier or reset; none before the first reset.
     last: Option<Epoch>,
@@ -37,10 +36,10 @@ pub struct Counter {
 impl Counter {
     /// Makes a node that knows nothing yet; its delta files go to `deltas`.
     #[must_use]
-    pub fn new(worker: &str, plan: Arc<InputPlan>, deltas: PathBuf) -> Self {
+    pub fn new(worker: &str, input: impl Into<Parts>, deltas: PathBuf) -> Self {
         Self {
             worker: worker.to_owned(),
-            plan,
+            input: input.into(),
             deltas,
             last: None,
             shards: Vec::new(),
@@ -71,6 +70,18 @@ impl Counter {
             },
             Err(why) => refuse(Some(epoch), &why),
         }
+    }
+
+    /// Forgets its shards and what was counted since the last barrier: its controller
+    /// is gone, and the next one begins with a reset.
+    pub fn stop(&mut self) {
+        self.last = None;
+        self.shards.clear();
+        self.current = 0;
+        self.quota = 0;
+        self.input_failed = None;
+        self.counts.clear();
+        (self.rows, self.bytes) = (0, 0);
     }
 
     /// Says whether a call of [`step`](Self::step) would read something.
@@ -126,8 +137,10 @@ impl Counter {
     }
 
     fn reset(&mut self, epoch: Epoch, reset: Reset) -> Result<reply::Kind, String> {
+        let plan = self.input.plan(&reset.parts);
+        let plan = plan.map_err(|error| format!("the input cannot be read: {error}"))?;
         let readers = reset.positions.iter().map(|position| {
-            let reader = self.plan.reader(position);
+            let reader = plan.reader(position);
             reader.ok_or_else(|| format!("the plan has no shard {}", position.shard))
         });
         self.shards = readers.collect::<Result<_, _>>()?;
@@ -177,7 +190,7 @@ impl Counter {
     }
 }
 
-fn refuse(epoch: Option<Epoch>, why: &str) -> Reply {
+pub(super) fn refuse(epoch: Option<Epoch>, why: &str) -> Reply {
     Reply {
         epoch,
         kind: Some(reply::Kind::Refused(why.to_owned())),

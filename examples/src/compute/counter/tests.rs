@@ -1,7 +1,8 @@
 use std::path::Path;
+use std::sync::Arc;
 
 use super::*;
-use crate::input::find_files;
+use crate::input::{InputPlan, find_files};
 
 struct Node {
     counter: Counter,
@@ -31,6 +32,7 @@ fn reset(n: u64, positions: Vec<Position>, quota_bytes: u64) -> Command {
             base: None,
             positions,
             quota_bytes,
+            parts: Vec::new(),
         })),
     }
 }

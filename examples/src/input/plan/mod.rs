@@ -66,6 +66,21 @@ impl InputPlan {
         Self { plan }
     }
 
+    /// Adds the files and shards of another plan behind those of this one.
+    pub fn extend(&mut self, part: Plan) {
+        let before = self.plan.sources.len() as u32;
+        self.plan.sources.extend(part.sources);
+        self.plan
+            .shards
+            .extend(part.shards.into_iter().map(|mut shard| {
+                for slice in &mut shard.slices {
+                    slice.source += before;
+                }
+                shard
+            }));
+        self.plan.total_bytes += part.total_bytes;
+    }
+
     /// Returns the plan as it is stored.
     #[must_use]
     pub fn stored(&self) -> &Plan {

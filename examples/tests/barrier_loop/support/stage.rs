@@ -7,15 +7,17 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bidi_session::WorkerId;
 use bidi_session::tonic::{Acceptor, Session, SessionStream};
 use clap::Parser;
 use examples::cli::Args;
 use examples::compute::Counter;
-use examples::embedded::{Setup, Totals, finish};
+use examples::embedded::{Setup, finish};
 use examples::journal::Journal;
 use examples::meta::{Candidate, NoHooks};
+use examples::requests::NoRequests;
+use examples::roster::Roster;
 use examples::status::Status;
+use examples::totals::Totals;
 use examples::wire::compute_server::{Compute, ComputeServer};
 use examples::wire::{Command, Reply};
 use fencing::{Watchdog, WatchdogConfig};
@@ -52,7 +54,7 @@ impl Stage {
     }
 
     /// A candidate that leads these workers.
-    pub(crate) fn candidate(&self, workers: Vec<(WorkerId, Endpoint)>) -> Candidate {
+    pub(crate) fn candidate(&self, roster: Roster) -> Candidate {
         let watchdog = Watchdog::start(WatchdogConfig::default()).unwrap();
         let config = ElectionConfig::default().with_reserve(watchdog.reserve());
         let first_token = self.setup.store.highest_token() + 1;
@@ -60,9 +62,10 @@ impl Stage {
             name: "meta-1".to_owned(),
             election: Arc::new(MemoryElection::new(config, first_token)),
             watchdog,
-            store: self.setup.store.clone(),
-            plan: Arc::clone(&self.setup.plan),
-            workers,
+            ledger: Arc::new(self.setup.store.clone()),
+            input: Arc::clone(&self.setup.plan).into(),
+            roster: watch::channel(roster).1,
+            requests: Arc::new(NoRequests),
             settings: self.setup.settings.clone(),
             status: self.status.clone(),
             journal: self.journal.clone(),

@@ -250,6 +250,7 @@ impl World {
                 self.lengthen(who, deadline)?;
             }
             Action::End(_) => self.candidates[who].deadline = Duration::ZERO,
+            Action::Tell(_) => {}
             Action::Fail(error) => return Err(format!("campaign failed: {error}")),
             Action::Done(_) => {
                 self.candidates[who] = self.fresh(who);

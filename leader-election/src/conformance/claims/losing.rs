@@ -2,7 +2,7 @@
 
 use std::{
     sync::{
-        Arc,
+        Arc, PoisonError,
         atomic::{AtomicBool, Ordering},
     },
     time::Duration,
@@ -12,7 +12,7 @@ use crate::{
     ErrorKind, Loss, Resigned,
     conformance::{
         Cut, Harness,
-        stage::{Outcome, Stage, ensure},
+        stage::{Outcome, Stage, ensure, follow},
     },
 };
 
@@ -236,25 +236,65 @@ pub(in crate::conformance) async fn a_leader_without_progress_loses(
     harness: &dyn Harness,
 ) -> Outcome {
     let stage = Stage::new(harness);
-    let moves = Arc::new(AtomicBool::new(true));
-    let asked = Arc::clone(&moves);
-    let stalls = stage
-        .short()
-        .with_renew_while(move || asked.load(Ordering::SeqCst));
-    let first = stage.node(0, stalls).await;
-    let second = stage.node(1, stage.short()).await;
-    let old = stage.lead(&first, b"old").await?;
-    let next = stage.queue_up(&second, b"next", 2).await?;
-    tokio::time::sleep(stage.ttl + stage.ttl / 4).await;
-    ensure!(old.is_valid(), "a leader with progress lost");
-    moves.store(false, Ordering::SeqCst);
-    let loss = stage
-        .soon("a leader without progress loses", old.lost())
-        .await?;
-    ensure!(
-        loss == Loss::Stalled,
-        "it lost, but with the reason: {loss}"
-    );
-    next.wins("the next one").await?;
+    // The second time it cannot give its place back: the lease has to end.
+    for is_cut in [false, true] {
+        let moves = Arc::new(AtomicBool::new(true));
+        let asked = Arc::clone(&moves);
+        let stalls = stage
+            .short()
+            .with_renew_while(move || asked.load(Ordering::SeqCst));
+        let first = stage.node(0, stalls).await;
+        let second = stage.node(1, stage.short()).await;
+        let old = stage.lead(&first, b"old").await?;
+        let next = stage.queue_up(&second, b"next", 2).await?;
+        tokio::time::sleep(stage.ttl + stage.ttl / 4).await;
+        ensure!(old.is_valid(), "a leader with progress lost");
+        moves.store(false, Ordering::SeqCst);
+        if is_cut {
+            harness.cut(0, Cut::Requests).await;
+        }
+        let loss = stage
+            .soon("a leader without progress loses", old.lost())
+            .await?;
+        ensure!(
+            loss == Loss::Stalled,
+            "it lost, but with the reason: {loss}"
+        );
+        let new = next.wins("the next one").await?;
+        harness.heal(0).await;
+        stage.released(&new).await?;
+    }
+    Ok(())
+}
+
+pub(in crate::conformance) async fn a_renewal_of_a_gone_place_confirms_nothing(
+    harness: &dyn Harness,
+) -> Outcome {
+    let stage = Stage::new(harness);
+    for removed in [false, true] {
+        let config = stage.medium();
+        let in_flight = config.renew_every + config.renew_timeout / 2;
+        let election = stage.node(0, config).await;
+        let old = stage.lead(&election, b"n").await?;
+        // The first that the store hears after the cut is a renewal: the notice of the loss
+        // has broken with it, and comes after a pause.
+        harness.cut(0, Cut::Requests).await;
+        tokio::time::sleep(in_flight).await;
+        let before = old.deadline();
+        ensure!(!before.is_zero(), "it lost before its deadline");
+        if removed {
+            harness.delete(old.token()).await;
+        } else {
+            harness.expire(old.token()).await;
+        }
+        let highest = follow(&old);
+        harness.heal(0).await;
+        let loss = stage.soon("the leader loses", old.lost()).await?;
+        let after = *highest.lock().unwrap_or_else(PoisonError::into_inner);
+        ensure!(
+            loss == Loss::Removed && after <= before,
+            "a place that was gone was renewed: the deadline went from {before:?} to {after:?},              then it was lost: {loss}"
+        );
+    }
     Ok(())
 }

@@ -15,7 +15,7 @@ use tonic::{Status, transport::Endpoint};
 
 use crate::{
     Error, ErrorKind,
-    etcd::failure::{is_of_the_link, to_error},
+    etcd::failure::{is_of_the_link, lacks_tls, to_error},
 };
 
 /// How much later than one endpoint the next is tried.
@@ -59,6 +59,14 @@ impl Dial {
                 Ok(client) => {
                     tracing::debug!(endpoint = %endpoints[index].uri(), "connected to etcd");
                     return Ok(client);
+                }
+                Err(error) if lacks_tls(&error) => {
+                    let text = format!(
+                        "the endpoint {} wants TLS and has no settings for it: give its Endpoint \
+                         a tls_config",
+                        endpoints[index].uri()
+                    );
+                    return Err(Error::new(ErrorKind::Invalid, text).with_source(error));
                 }
                 Err(error) if !is_of_the_link(&error) => return Err(to_error(error)),
                 Err(error) => error,

@@ -14,7 +14,13 @@ use crate::Simulated;
 
 /// Which claims find which fault.
 const FOUND: &[(Fault, &[&str])] = &[
-    (Fault::TokensFall, &["tokens_rise"]),
+    (
+        Fault::TokensFall,
+        &[
+            "tokens_rise",
+            "candidates_that_start_together_lead_one_by_one",
+        ],
+    ),
     (
         Fault::EveryoneIsFirst,
         &[
@@ -73,6 +79,10 @@ const FOUND: &[(Fault, &[&str])] = &[
     (
         Fault::LeasesRenewThemselves,
         &["a_leader_without_progress_loses"],
+    ),
+    (
+        Fault::GonePlacesAreRenewed,
+        &["a_renewal_of_a_gone_place_confirms_nothing"],
     ),
     (
         Fault::OnlyChangesAreObserved,

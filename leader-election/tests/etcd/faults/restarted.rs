@@ -61,3 +61,26 @@ async fn a_leader_of_an_emptied_etcd_is_told_that_it_was_reset() {
     assert_eq!(shown.unwrap().scope, again.scope());
     proven("restarted with empty data", u64::from(etcd.pid() != before));
 }
+
+/// etcd starts all leases anew when it is back: the key of a leader that expired meanwhile
+/// would block the standby for as long again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_that_expired_gives_its_key_back_when_etcd_serves_again() {
+    let mut etcd = Etcd::start().await;
+    let (first, second) = (join(&etcd, 5).await, join(&etcd, 5).await);
+    let leadership = lead(&first, b"a").await;
+    let waits = campaign(&second, b"b");
+    queued(&first, 2).await;
+    etcd.kill();
+    assert_eq!(soon(leadership.lost()).await, Loss::Expired);
+    etcd.restart().await;
+    let next = soon(waits).await.unwrap();
+    assert!(next.is_valid());
+    // It did not have to wait for the end of a lease.
+    let revoked = etcd.metric(&["etcd_debugging_lease_revoked_total"]).await;
+    let expired = etcd
+        .metric(&["etcd_debugging_server_lease_expired_total"])
+        .await;
+    assert_eq!(expired, 0, "{revoked} leases were revoked");
+    proven("restarted after the deadline", revoked);
+}

@@ -1,5 +1,8 @@
 //! One rule of the protocol each.
 
+mod leaving;
+mod retries;
+
 use super::*;
 use crate::{ElectionConfig, ErrorKind};
 
@@ -155,10 +158,12 @@ fn a_confirmation_at_the_deadline_is_too_late() {
             actions[..],
             [
                 Action::End(Loss::Expired),
-                Action::Done(Resigned::AlreadyOver)
+                Action::Tell(Resigned::AlreadyOver),
+                Action::StopCalls,
+                Action::Leave { .. }
             ]
         ));
-        assert!(core.is_over());
+        assert!(!core.is_leading());
     }
 }
 
@@ -327,36 +332,6 @@ fn a_place_granted_to_an_earlier_attempt_is_renewed_by_that_ones_time() {
 }
 
 #[test]
-fn a_release_is_repeated_until_the_deadline_and_no_longer() {
-    let mut core = candidate();
-    lead(&mut core, at(0.0));
-    let mut now = at(1.0);
-    let mut actions = core.step(now, Input::Ended);
-    let mut tries = 0;
-    while !core.is_over() {
-        if let Some(Action::Leave { limit }) = actions
-            .iter()
-            .find(|action| matches!(action, Action::Leave { .. }))
-        {
-            tries += 1;
-            assert!(now + *limit <= at(9.99));
-            assert!(renewals(&actions).is_empty());
-            let (call, error) = (Call::Leave, None);
-            actions = core.step(now, Input::Failed { call, error });
-        } else {
-            now = core.next_wake().unwrap();
-            actions = core.step(now, Input::Tick);
-        }
-    }
-    assert!(tries > 2);
-    assert_eq!(now, at(9.99));
-    assert!(has(&actions, |action| matches!(
-        action,
-        Action::Done(Resigned::AlreadyOver)
-    )));
-}
-
-#[test]
 fn a_candidate_that_withdraws_leaves_a_place_nobody_has_named_yet() {
     let mut core = candidate();
     core.step(at(0.0), Input::Start);
@@ -364,28 +339,5 @@ fn a_candidate_that_withdraws_leaves_a_place_nobody_has_named_yet() {
     assert!(
         matches!(actions[..], [Action::StopCalls, Action::Leave { .. }]),
         "{actions:?}"
-    );
-}
-
-#[test]
-fn long_leases_make_for_no_long_pauses() {
-    let mut core = candidate_with(ElectionConfig::for_ttl(Duration::from_secs(24 * 3600)));
-    let mut now = at(0.0);
-    core.step(now, Input::Start);
-    for failures in 0..10 {
-        let (call, error) = (Call::Join, None);
-        core.step(now, Input::Failed { call, error });
-        let wake = core.next_wake().expect("it tries again");
-        assert!(wake - now <= at(1.0) - at(0.0), "after {failures}");
-        now = wake;
-        core.step(now, Input::Tick);
-    }
-    core.renewals.start(now);
-    let attempt = core.renewals.send(now);
-    core.renewals.failed(now, attempt);
-    assert!(
-        core.renewals
-            .next_due()
-            .is_some_and(|due| due <= now + at(0.5) - at(0.0))
     );
 }

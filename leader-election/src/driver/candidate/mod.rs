@@ -1,22 +1,21 @@
 //! The task of one candidate: tells the core what happened and does what it
 //! answers.
 
-use std::{
-    collections::HashMap,
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
-    time::Duration,
-};
+mod calls;
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
 
 use tokio::{
     sync::oneshot,
     task::{Id, JoinError, JoinSet},
 };
 
+use self::calls::Answer;
+pub(super) use self::calls::Asked;
+use super::{Parts, troubles::Troubles};
 use crate::{
-    CandidateId, ElectionConfig, Error, ErrorKind, Grant, Leadership, Loss, Place, Renewal,
-    Resigned, Standing, Store,
-    candidacy::{Action, Call, Candidacy, Input},
+    CandidateId, ElectionConfig, Error, Leadership, Loss, Place, Renewal, Resigned, Store,
+    candidacy::{Action, Candidacy, Input},
     clock::Clock,
     leadership::Tenure,
     measures::{self, Measures},
@@ -39,38 +38,30 @@ pub(super) struct Candidate {
     /// Who waits for the campaign, until it has an outcome.
     caller: Option<oneshot::Sender<Result<Leadership, Error>>>,
     tenure: Option<Arc<Tenure>>,
+    /// The election's.
+    name: Arc<str>,
     measures: Measures,
-}
-
-/// A call to the store that runs.
-#[derive(Clone, Copy)]
-enum Asked {
-    Once(Call),
-    Renew(u64),
-}
-
-/// What a call to the store returned.
-enum Answer {
-    Joined(Result<Grant, Error>),
-    Verified(Result<Standing, Error>),
-    Waited(Result<Standing, Error>),
-    Renewed(u64, Result<Renewal, Error>),
-    Left(Result<(), Error>),
+    troubles: Troubles,
 }
 
 // ===== impl Candidate =====
 
 impl Candidate {
     pub(super) fn new(
-        store: Arc<dyn Store>,
-        config: Arc<ElectionConfig>,
-        clock: Clock,
+        parts: Parts,
         value: Arc<[u8]>,
         caller: oneshot::Sender<Result<Leadership, Error>>,
     ) -> Self {
+        let Parts {
+            store,
+            config,
+            clock,
+            name,
+        } = parts;
         Self {
             core: Candidacy::new(config.timing(), fastrand::u64(..)),
-            measures: Measures::new(clock.now()),
+            measures: Measures::new(clock.now(), Arc::clone(&name)),
+            troubles: Troubles::new(Arc::clone(&name), config.ttl),
             store,
             config,
             clock,
@@ -81,6 +72,7 @@ impl Candidate {
             running: HashMap::new(),
             caller: Some(caller),
             tenure: None,
+            name,
         }
     }
 
@@ -104,8 +96,7 @@ impl Candidate {
             // The end first: no renewal is sent after it.
             biased;
             loss = ended(tenure) => {
-                tracing::info!(token = self.token(), %loss, "leads no longer");
-                self.measures.ended(loss);
+                self.leads_no_longer(loss);
                 Input::Ended
             }
             () = abandoned(self.caller.as_mut()) => {
@@ -122,33 +113,37 @@ impl Candidate {
             Ok((id, answer)) => (self.running.remove(&id), Some(answer)),
             Err(broken) => (self.running.remove(&broken.id()), None),
         };
-        match (asked, answer) {
-            (_, Some(Answer::Joined(Ok(grant)))) => {
+        let Some(asked) = asked else {
+            // A call that was dropped meanwhile.
+            return Input::Tick;
+        };
+        let input = match answer {
+            Some(Answer::Joined(Ok(grant))) => {
                 self.place = Some(grant.place);
                 Input::Joined { ttl: grant.ttl }
             }
-            (_, Some(Answer::Verified(Ok(standing)))) => Input::Verified(standing),
-            (_, Some(Answer::Waited(Ok(standing)))) => Input::Waited(standing),
-            (_, Some(Answer::Renewed(attempt, Ok(answer)))) => Input::Renewed { attempt, answer },
-            (_, Some(Answer::Left(Ok(())))) => Input::Left,
-            (Some(asked), answer) => self.failed(asked, answer.and_then(Answer::error)),
-            // A call that was dropped meanwhile.
-            (None, _) => Input::Tick,
-        }
+            Some(Answer::Verified(Ok(standing))) => Input::Verified(standing),
+            Some(Answer::Waited(Ok(standing))) => Input::Waited(standing),
+            Some(Answer::Renewed(attempt, Ok(answer))) => Input::Renewed { attempt, answer },
+            Some(Answer::Left(Ok(()))) => Input::Left,
+            answer => return self.failed(asked, answer.and_then(Answer::error)),
+        };
+        let confirms = !matches!(
+            &input,
+            Input::Renewed {
+                answer: Renewal::Gone(_),
+                ..
+            }
+        );
+        self.troubles.served(asked, confirms, self.token());
+        input
     }
 
-    fn failed(&self, asked: Asked, error: Option<Error>) -> Input {
-        match &error {
-            Some(error) => {
-                let error = error as &dyn std::error::Error;
-                if self.core.is_leading() {
-                    tracing::warn!(error, token = self.token(), "call to the store failed");
-                } else {
-                    tracing::debug!(error, token = self.token(), "call to the store failed");
-                }
-            }
-            None => tracing::error!(token = self.token(), "call to the store panicked"),
+    fn failed(&mut self, asked: Asked, error: Option<Error>) -> Input {
+        if let Asked::Once(call) = asked {
+            measures::failed(&self.name, call.name());
         }
+        self.troubles.failed(asked, error.as_ref(), self.token());
         let error = error.filter(Error::is_final);
         match asked {
             Asked::Once(call) => Input::Failed { call, error },
@@ -175,8 +170,9 @@ impl Candidate {
             Action::Renew { attempt, limit } => return self.renew(attempt, limit),
             Action::Leave { limit } => self.leave(limit),
             Action::Requeue(loss) => {
-                tracing::info!(token = self.token(), %loss, "place lost while waiting: joins again");
-                measures::requeued(self.scope(), loss);
+                let (token, election) = (self.token(), &*self.name);
+                tracing::info!(token, election, %loss, "place lost while waiting: joins again");
+                measures::requeued(&self.name, self.scope(), loss);
                 self.stop_calls();
                 self.id = CandidateId::random();
                 self.place = None;
@@ -191,12 +187,11 @@ impl Candidate {
             Action::Announce(deadline) => self.announce(deadline),
             Action::Extend(deadline) => self.extend(deadline),
             Action::End(loss) => self.end(loss),
+            Action::Tell(outcome) => self.tell(outcome),
             Action::Done(outcome) => {
                 self.stop_calls();
                 tracing::debug!(token = self.token(), %outcome, "candidate is done");
-                if let Some(tenure) = &self.tenure {
-                    tenure.released(outcome);
-                }
+                self.tell(outcome);
             }
         }
         None
@@ -206,7 +201,9 @@ impl Candidate {
         let (Some(place), Some(caller)) = (self.place.clone(), self.caller.take()) else {
             return;
         };
-        tracing::info!(token = place.token, scope = %place.scope, "leads");
+        let (token, election) = (place.token, &*self.name);
+        tracing::info!(token, election, scope = %place.scope, "leads");
+        self.troubles.leads();
         self.measures.won(self.clock.now(), &place.scope);
         let tenure = Arc::new(Tenure::new(self.clock.clone(), deadline));
         self.tenure = Some(Arc::clone(&tenure));
@@ -218,7 +215,7 @@ impl Candidate {
 
     fn extend(&mut self, deadline: Duration) {
         if let Some(tenure) = &self.tenure {
-            measures::extended(self.scope(), tenure.remaining());
+            measures::extended(&self.name, self.scope(), tenure.remaining());
             if !tenure.extend(deadline) {
                 // A check found it over before this confirmation.
                 tenure.end(Loss::Expired);
@@ -229,8 +226,21 @@ impl Candidate {
     fn end(&mut self, loss: Loss) {
         if let Some(tenure) = &self.tenure {
             tenure.end(loss);
-            self.measures.ended(tenure.loss().unwrap_or(loss));
-            tracing::info!(token = self.token(), %loss, "leads no longer");
+            let loss = tenure.loss().unwrap_or(loss);
+            self.leads_no_longer(loss);
+        }
+    }
+
+    fn leads_no_longer(&mut self, loss: Loss) {
+        let (token, election) = (self.token(), &*self.name);
+        tracing::info!(token, election, %loss, "leads no longer");
+        self.measures.ended(loss);
+        self.troubles.leaves();
+    }
+
+    fn tell(&self, outcome: Resigned) {
+        if let Some(tenure) = &self.tenure {
+            tenure.released(outcome);
         }
     }
 
@@ -246,76 +256,6 @@ impl Candidate {
     fn scope(&self) -> &str {
         self.place.as_ref().map_or("", |place| &place.scope)
     }
-
-    // ----- calls to the store -----
-
-    fn join(&mut self, limit: Duration) {
-        let (store, id) = (Arc::clone(&self.store), self.id);
-        let (value, ttl) = (Arc::clone(&self.value), self.config.ttl);
-        self.call(Asked::Once(Call::Join), async move {
-            Answer::Joined(within(limit, store.join(id, &value, ttl)).await)
-        });
-    }
-
-    fn verify(&mut self, limit: Duration) {
-        let Some((store, place)) = self.seat() else {
-            return;
-        };
-        self.call(Asked::Once(Call::Verify), async move {
-            Answer::Verified(within(limit, store.verify(&place)).await)
-        });
-    }
-
-    fn wait(&mut self, known: Standing, limit: Duration) {
-        let Some((store, place)) = self.seat() else {
-            return;
-        };
-        self.call(Asked::Once(Call::Wait), async move {
-            let changed = tokio::time::timeout(limit, store.wait(&place, known));
-            // No news is an answer too.
-            Answer::Waited(changed.await.unwrap_or(Ok(known)))
-        });
-    }
-
-    fn renew(&mut self, attempt: u64, limit: Duration) -> Option<Input> {
-        if self.core.is_leading() && !self.makes_progress() {
-            tracing::warn!(token = self.token(), "no progress: renewal withheld");
-            measures::withheld(self.scope());
-            return Some(Input::Withheld { attempt });
-        }
-        let (store, place) = self.seat()?;
-        let clock = self.clock.clone();
-        self.call(Asked::Renew(attempt), async move {
-            let sent = clock.now();
-            let answer = within(limit, store.renew(&place)).await;
-            measures::renewed(&place.scope, clock.now().saturating_sub(sent), &answer);
-            Answer::Renewed(attempt, answer)
-        });
-        None
-    }
-
-    fn leave(&mut self, limit: Duration) {
-        let (store, id, token) = (Arc::clone(&self.store), self.id, self.token());
-        self.call(Asked::Once(Call::Leave), async move {
-            Answer::Left(within(limit, store.leave(id, token)).await)
-        });
-    }
-
-    fn call(&mut self, asked: Asked, call: impl Future<Output = Answer> + Send + 'static) {
-        let id = self.calls.spawn(call).id();
-        self.running.insert(id, asked);
-    }
-
-    fn seat(&self) -> Option<(Arc<dyn Store>, Place)> {
-        Some((Arc::clone(&self.store), self.place.clone()?))
-    }
-
-    fn makes_progress(&self) -> bool {
-        let Some(renew_while) = &self.config.renew_while else {
-            return true;
-        };
-        catch_unwind(AssertUnwindSafe(|| renew_while())).unwrap_or(false)
-    }
 }
 
 impl Drop for Candidate {
@@ -327,31 +267,6 @@ impl Drop for Candidate {
             tenure.released(Resigned::Unconfirmed);
         }
     }
-}
-
-// ===== impl Answer =====
-
-impl Answer {
-    fn error(self) -> Option<Error> {
-        match self {
-            Self::Joined(answer) => answer.err(),
-            Self::Verified(answer) | Self::Waited(answer) => answer.err(),
-            Self::Renewed(_, answer) => answer.err(),
-            Self::Left(answer) => answer.err(),
-        }
-    }
-}
-
-async fn within<T>(
-    limit: Duration,
-    call: impl Future<Output = Result<T, Error>>,
-) -> Result<T, Error> {
-    tokio::time::timeout(limit, call).await.unwrap_or_else(|_| {
-        Err(Error::new(
-            ErrorKind::Unavailable,
-            format!("the store did not answer within {limit:?}"),
-        ))
-    })
 }
 
 /// Resolves when the leadership is ended on this side.

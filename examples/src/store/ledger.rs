@@ -1,0 +1,68 @@
+//! What a leader needs of wherever epochs are committed.
+
+use std::io;
+
+use leader_election::Leadership;
+use tonic::async_trait;
+
+use super::commit::CommitError;
+use super::folder::Store;
+use super::output::Output;
+use crate::wire::Manifest;
+
+/// Where epochs are committed: the chain's one writer is whoever leads.
+#[async_trait]
+pub trait Ledger: Send + Sync + 'static {
+    /// Begins a reign: from here on no lower token can commit. Returns the chain's head;
+    /// the default manifest before the first commit.
+    ///
+    /// # Errors
+    ///
+    /// [`CommitError`]; call it again unless it says that the leadership is over.
+    async fn begin(&self, leadership: &Leadership) -> Result<Manifest, CommitError>;
+
+    /// Commits one epoch: durable when this returns `Ok`; repeating it is harmless.
+    ///
+    /// # Errors
+    ///
+    /// [`CommitError`]; only after [`CommitError::Unknown`] may it have landed.
+    ///
+    /// # Cancel safety
+    ///
+    /// A dropped commit may still land; its outcome is unknown until the chain is read.
+    async fn commit(&self, token: u64, manifest: &Manifest) -> Result<(), CommitError>;
+
+    /// Removes files up to the head that the chain does not name, after a commit has
+    /// landed; returns how many.
+    ///
+    /// # Errors
+    ///
+    /// Those of the file system; what was removed stays removed.
+    async fn clean(&self) -> io::Result<usize>;
+
+    /// Returns where the files lie that a manifest names.
+    fn output(&self) -> &Output;
+}
+
+#[async_trait]
+impl Ledger for Store {
+    async fn begin(&self, leadership: &Leadership) -> Result<Manifest, CommitError> {
+        self.admit_leader(leadership.token()).await?;
+        Ok(self.head())
+    }
+
+    async fn commit(&self, token: u64, manifest: &Manifest) -> Result<(), CommitError> {
+        Self::commit(self, token, manifest).await.map(drop)
+    }
+
+    async fn clean(&self) -> io::Result<usize> {
+        let store = self.clone();
+        tokio::task::spawn_blocking(move || store.remove_unreferenced())
+            .await
+            .map_err(io::Error::other)?
+    }
+
+    fn output(&self) -> &Output {
+        Self::output(self)
+    }
+}

@@ -1,0 +1,110 @@
+//! What a user adds: in effect once, or not at all.
+
+use std::time::Duration;
+
+use examples::etcd::Failed;
+use examples::requests::RequestKind;
+
+use crate::support::Stage;
+
+/// In how many commits this input was added.
+async fn times_applied(stage: &Stage, path: &std::path::Path) -> usize {
+    let history = stage.history().await;
+    let applied = history.commits.iter().flat_map(|c| &c.manifest.applied);
+    let name = path.display().to_string();
+    applied.filter(|a| a.says.starts_with(&name)).count()
+}
+
+#[tokio::test]
+async fn what_is_added_just_before_the_leader_is_killed_is_counted_once() {
+    let mut stage = Stage::start(2, 2).await;
+    stage.add(&stage.file("one", 200_000)).await.unwrap();
+    let mut token = 0;
+    let mut killed = 0;
+    let mut files = Vec::new();
+    // At several moments of its service: asked for, prepared, committed.
+    for (round, delay) in [0, 60, 150, 300].into_iter().enumerate() {
+        let (name, _, now) = stage.leader(token).await;
+        token = now;
+        let path = stage.file(&format!("file-{round}"), 20_000);
+        let errand = stage.errand(RequestKind::Add(path.clone()));
+        let adding = tokio::spawn(errand.run(Duration::from_secs(60)));
+        tokio::time::sleep(Duration::from_millis(delay)).await;
+        let leader = stage.fleet.member(&name).unwrap();
+        leader.kill();
+        killed += usize::from(leader.ended().is_some_and(|status| !status.success()));
+        leader.restart().unwrap();
+        adding.await.unwrap().unwrap();
+        // Answered: so it is durable already.
+        assert_eq!(times_applied(&stage, &path).await, 1);
+        files.push(path);
+    }
+    stage.expect_equal().await;
+    for path in files {
+        assert_eq!(times_applied(&stage, &path).await, 1);
+    }
+    println!("leaders killed: {killed}");
+}
+
+#[tokio::test]
+async fn what_finds_no_room_names_the_missing_worker_and_leaves_nothing_behind() {
+    let mut stage = Stage::start(1, 0).await;
+    let fleet = &mut stage.fleet;
+    fleet.add("compute", "w1", &["--slots", "1"]).unwrap();
+    let unreachable = ["--advertise", "127.0.0.1:1"];
+    fleet.add("compute", "w2", &unreachable).unwrap();
+    // One shard, which is open for as long as nobody reads to its end.
+    stage.add(&stage.file("small", 3_000)).await.unwrap();
+    stage.told(&["worker w2 0 shards"]).await;
+    // More shards than the one slot of the worker that is up.
+    let large = stage.file("large", 50_000);
+    let errand = stage.errand(RequestKind::Add(large.clone()));
+    let failed = errand.run(Duration::from_secs(3)).await.unwrap_err();
+    let Failed::Withdrawn(status) = &failed else {
+        panic!("{failed:?}")
+    };
+    assert!(status.contains("waits for a worker with room"), "{status}");
+    assert!(status.contains("missing: w2 ("), "{status}");
+    assert!(status.contains("failed attempts"), "{status}");
+    assert_eq!(stage.count(stage.keys.requests()).await, 0);
+    let parts = stage.output.parts();
+    stage
+        .until("the end of the prepared part", || async {
+            (std::fs::read_dir(&parts).unwrap().count() == 1).then_some(())
+        })
+        .await;
+    assert_eq!(times_applied(&stage, &large).await, 0);
+    // The loop goes on all the while, and with room it is served.
+    stage.commits(2).await;
+    stage.fleet.add("compute", "w3", &[]).unwrap();
+    stage.add(&large).await.unwrap();
+    stage.expect_equal().await;
+}
+
+#[tokio::test]
+async fn what_is_added_during_a_recovery_is_served_after_it() {
+    let mut stage = Stage::start(1, 2).await;
+    stage.add(&stage.file("one", 200_000)).await.unwrap();
+    for worker in ["w1", "w2"] {
+        stage.fleet.member(worker).unwrap().kill();
+    }
+    stage.told(&["phase recovering"]).await;
+    let path = stage.file("two", 50_000);
+    let errand = stage.errand(RequestKind::Add(path.clone()));
+    let adding = tokio::spawn(errand.run(Duration::from_secs(60)));
+    stage
+        .until("the request", || async {
+            (stage.count(stage.keys.requests()).await == 1).then_some(())
+        })
+        .await;
+    assert_eq!(times_applied(&stage, &path).await, 0);
+    for worker in ["w1", "w2"] {
+        stage.fleet.member(worker).unwrap().restart().unwrap();
+    }
+    adding.await.unwrap().unwrap();
+    assert_eq!(times_applied(&stage, &path).await, 1);
+    // What cannot be done is refused by name.
+    let missing = stage.add(&path.with_extension("none")).await.unwrap_err();
+    assert!(missing.to_string().contains("two.none"), "{missing}");
+    stage.expect_equal().await;
+}

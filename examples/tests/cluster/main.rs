@@ -1,0 +1,13 @@
+//! The loop as processes on a real etcd, each file hunting one kind of failure.
+//!
+//! What is checked is read from etcd's history, the files and the kernel.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+mod frozen_leader;
+mod killed_process;
+mod late_worker;
+mod lost_request;
+mod orphaned_child;
+mod removed_worker;
+mod replaced_worker;
+mod support;
