@@ -8,33 +8,26 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use http_body::{Body, Frame, SizeHint};
-use pin_project_lite::pin_project;
 
 use crate::guard::Guard;
 use crate::tower::BoxError;
 use crate::tower::client::{CallError, ClientLayer};
 
-pin_project! {
-    /// The body of a request that ends with an error once the guard allows nothing more.
-    ///
-    /// It asks before each frame, so that a request which waited somewhere is not sent late,
-    /// and a stream is ended at the cancel point even when it has nothing to send.
-    pub struct GuardedBody<B> {
-        #[pin]
-        inner: B,
-        guard: Guard,
-        // Made when there is something to wait for: most bodies are there at once.
-        cancelled: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
-    }
+/// The body of a request that ends with an error once the guard allows nothing more.
+///
+/// It asks before each frame, so that a request which waited somewhere is not sent late,
+/// and a stream is ended at the cancel point even when it has nothing to send.
+pub struct GuardedBody<B> {
+    inner: Pin<Box<B>>,
+    guard: Guard,
+    /// Made when there is something to wait for: most bodies are there at once.
+    cancelled: Option<Pin<Box<dyn Future<Output = ()> + Send>>>,
 }
 
-pin_project! {
-    /// The body of an answer, whose trailers the [`Client`](crate::tower::Client) reads.
-    pub struct HeardBody<B> {
-        #[pin]
-        inner: B,
-        layer: Arc<ClientLayer>,
-    }
+/// The body of an answer, whose trailers the [`Client`](crate::tower::Client) reads.
+pub struct HeardBody<B> {
+    inner: Pin<Box<B>>,
+    layer: Arc<ClientLayer>,
 }
 
 // ===== impl GuardedBody =====
@@ -42,7 +35,7 @@ pin_project! {
 impl<B> GuardedBody<B> {
     pub(super) fn new(inner: B, guard: Guard) -> Self {
         Self {
-            inner,
+            inner: Box::pin(inner),
             guard,
             cancelled: None,
         }
@@ -58,11 +51,11 @@ where
     type Error = BoxError;
 
     fn poll_frame(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<B::Data>, BoxError>>> {
-        let this = self.project();
-        let guard = &*this.guard;
+        let this = &mut *self;
+        let guard = &this.guard;
         let refused = || {
             guard
                 .check()
@@ -72,7 +65,7 @@ where
         if let Some(error) = refused() {
             return Poll::Ready(Some(error));
         }
-        if let Poll::Ready(frame) = this.inner.poll_frame(cx) {
+        if let Poll::Ready(frame) = this.inner.as_mut().poll_frame(cx) {
             // A frame that took its time is asked about too.
             return Poll::Ready(match (frame, refused()) {
                 (Some(_), Some(error)) => Some(error),
@@ -109,6 +102,7 @@ impl<B> fmt::Debug for GuardedBody<B> {
 
 impl<B> HeardBody<B> {
     pub(super) fn new(inner: B, layer: Arc<ClientLayer>) -> Self {
+        let inner = Box::pin(inner);
         Self { inner, layer }
     }
 }
@@ -118,11 +112,11 @@ impl<B: Body> Body for HeardBody<B> {
     type Error = B::Error;
 
     fn poll_frame(
-        self: Pin<&mut Self>,
+        mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<B::Data>, B::Error>>> {
-        let this = self.project();
-        let polled = this.inner.poll_frame(cx);
+        let this = &mut *self;
+        let polled = this.inner.as_mut().poll_frame(cx);
         if let Poll::Ready(Some(Ok(frame))) = &polled
             && let Some(trailers) = frame.trailers_ref()
         {
