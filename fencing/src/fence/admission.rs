@@ -22,6 +22,7 @@ pub struct Admission {
 
 impl Admission {
     /// For an admission that was counted.
+    #[inline]
     pub(super) fn new(handle: Arc<Handle>, token: Token) -> Self {
         Self { handle, token }
     }
@@ -52,6 +53,7 @@ impl Admission {
 }
 
 impl Drop for Admission {
+    #[inline]
     fn drop(&mut self) {
         self.handle.desk.release();
     }

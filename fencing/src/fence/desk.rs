@@ -82,6 +82,7 @@ impl Desk {
     }
 
     /// Admits at once and without a lock, if `token` is the one that is being admitted.
+    #[inline]
     pub(super) fn enter(&self, token: &Token) -> bool {
         match self.gate.enter(token.scope(), token.number()) {
             Ok(()) => true,
@@ -95,6 +96,7 @@ impl Desk {
     }
 
     /// Gives an admission back.
+    #[inline]
     pub(super) fn release(&self) {
         if self.gate.leave() {
             wake_all(&self.changed);

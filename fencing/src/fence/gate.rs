@@ -52,6 +52,7 @@ impl Gate {
     }
 
     /// Counts one more, if the gate is open for exactly this token.
+    #[inline]
     pub(crate) fn enter(&self, scope: &str, number: u64) -> Result<(), Shut> {
         // A mere look, so that those who are refused rarely hold the count up.
         let is_open = self.word.load(Ordering::Relaxed) & OPEN != 0;
@@ -71,6 +72,7 @@ impl Gate {
 
     /// Counts one less, and says whether the closed gate is empty by that: whoever
     /// waits for it must be told.
+    #[inline]
     pub(crate) fn leave(&self) -> bool {
         self.word.fetch_sub(1, Ordering::AcqRel) == 1
     }
@@ -121,6 +123,7 @@ impl Label {
         }
     }
 
+    #[inline]
     fn is(&self, text: &str) -> bool {
         let mut pairs = self.words.iter().zip(text.as_bytes().chunks(WORD_LEN));
         self.len.load(Ordering::Relaxed) == text.len()
