@@ -26,8 +26,7 @@ pub use fleet::{Courier, Fleet, OUTBOX_LEN, Rounds, barrier, count, echo, endpoi
 pub use floor::Floor;
 pub use keeper::{Change, Keeper, Loops};
 pub use machine::{
-    Affinity, Flavor, cpu_count, cpu_model, cpu_time, kernel, load, pin, raise_file_limit,
-    resident_bytes, unpin,
+    Affinity, Flavor, cpu_time, load, pin, print_head, raise_file_limit, resident_bytes, unpin,
 };
 pub use measure::{Sample, ping_pong, rounds, streaming};
 pub use pooled::{Connect, Pooled, PooledCourier, connect};

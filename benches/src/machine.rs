@@ -115,14 +115,12 @@ pub(crate) fn cpu_time_of(process: u32) -> Option<Duration> {
 }
 
 /// Returns how many CPUs this process may use.
-#[must_use]
-pub fn cpu_count() -> usize {
+fn cpu_count() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 /// Returns the name of the CPU.
-#[must_use]
-pub fn cpu_model() -> String {
+fn cpu_model() -> String {
     let text = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = text.lines().find(|line| line.starts_with("model name"));
     let model = model.and_then(|line| line.split(": ").nth(1));
@@ -130,11 +128,23 @@ pub fn cpu_model() -> String {
 }
 
 /// Returns the kernel's name and version.
-#[must_use]
-pub fn kernel() -> String {
+fn kernel() -> String {
     let uname = rustix::system::uname();
     let (name, release) = (uname.sysname(), uname.release());
     format!("{} {}", name.to_string_lossy(), release.to_string_lossy())
+}
+
+/// Prints what was measured on, and the head of the table of ratios.
+pub fn print_head(pairs: usize) {
+    println!(
+        "{} CPUs ({}), {}; load before {}; {pairs} pairs\n",
+        cpu_count(),
+        cpu_model(),
+        kernel(),
+        load(),
+    );
+    println!("| case | figure | medians | ratio: median (lowest .. highest) |");
+    println!("| --- | --- | --- | --- |");
 }
 
 /// Returns the load averages of the last 1, 5 and 15 minutes.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::process::{Command, ExitCode, Stdio};
 
-use benches::{Ratio, cpu_count, cpu_model, kernel, load, median};
+use benches::{Ratio, load, median, print_head};
 
 use crate::case::{CASES, Case, Figure, Kind};
 
@@ -51,16 +51,7 @@ impl Options {
 
 /// Runs the cases and prints a table row, and lines for programs, for each.
 pub(crate) fn run(options: &Options) -> ExitCode {
-    println!(
-        "{} CPUs ({}), {}; load before {}; {} pairs\n",
-        cpu_count(),
-        cpu_model(),
-        kernel(),
-        load(),
-        options.pairs
-    );
-    println!("| case | figure | medians | ratio: median (lowest .. highest) |");
-    println!("| --- | --- | --- | --- |");
+    print_head(options.pairs);
     let mut lines = Vec::new();
     for case in &options.cases {
         let runs = interleave(*case, options);

@@ -3,8 +3,7 @@
 use std::time::Duration;
 
 use benches::{
-    Cycle, ElectionCall, Etcd, Ours, Ratio, RawCalls, TwoTxns, cpu_count, cpu_model, kernel, load,
-    median,
+    Cycle, ElectionCall, Etcd, Ours, Ratio, RawCalls, TwoTxns, load, median, print_head,
 };
 use tokio::{task::block_in_place, time::Instant};
 
@@ -64,16 +63,7 @@ impl Runs {
 /// Measures all, and prints a table and the lines for programs.
 pub(crate) async fn run(options: &Options) {
     let etcd = Etcd::start().await;
-    println!(
-        "{} CPUs ({}), {}; load before {}; {} pairs\n",
-        cpu_count(),
-        cpu_model(),
-        kernel(),
-        load(),
-        options.pairs
-    );
-    println!("| case | figure | medians | ratio: median (lowest .. highest) |");
-    println!("| --- | --- | --- | --- |");
+    print_head(options.pairs);
     // Boxed: the calls of etcd's client are large futures.
     let mut lines = print("cycle", "us", &Box::pin(cycles(&etcd, *options)).await);
     // Waiting for children blocks this thread.

@@ -10,7 +10,7 @@ use etcd_client::{
     EventType,
     proto::{PbEvent, PbWatchResponse},
 };
-use leader_election::{Election, Leader, Resigned};
+use leader_election::{Election, Leader, Leadership, Resigned, etcd::EtcdElection};
 use tokio::{sync::watch::Receiver, time::Instant};
 
 use super::{Fake, Fate, TTL, bent, lead, lock};
@@ -59,6 +59,18 @@ async fn shows(seen: &mut Receiver<Option<Leader>>, value: Option<&[u8]>) {
     soon(seen.wait_for(is_shown)).await.expect("it is observed");
 }
 
+/// A leader, and an observer that sees it while the election lives.
+async fn observed() -> (Fake, EtcdElection, Leadership, Receiver<Option<Leader>>) {
+    let fake = Fake::start().await;
+    let election = fake.join().await;
+    let leads = lead(&election, b"a").await.expect("it leads");
+    let mut seen = election.observe();
+    shows(&mut seen, Some(b"a")).await;
+    // The leader's own key, and the range of the observer.
+    fake.watched(2).await;
+    (fake, election, leads, seen)
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_watch_that_only_says_that_it_goes_on_delays_a_win_by_one_ttl_at_most() {
     let fake = Fake::start().await;
@@ -78,13 +90,7 @@ async fn a_watch_that_only_says_that_it_goes_on_delays_a_win_by_one_ttl_at_most(
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_observer_of_a_watch_that_only_says_that_it_goes_on_sees_all_in_the_end() {
-    let fake = Fake::start().await;
-    let election = fake.join().await;
-    let leads = lead(&election, b"a").await.unwrap();
-    let mut seen = election.observe();
-    shows(&mut seen, Some(b"a")).await;
-    // The leader's own key, and the range of the observer.
-    fake.watched(2).await;
+    let (fake, _election, leads, mut seen) = observed().await;
     swallow_events(&fake);
     leads.proclaim(b"a2").await.unwrap();
     let began = Instant::now();
@@ -130,12 +136,7 @@ async fn of_two_that_went_at_one_revision_the_second_is_never_shown() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_candidate_whose_end_was_told_before_its_begin_is_forgotten() {
-    let fake = Fake::start().await;
-    let election = fake.join().await;
-    let leads = lead(&election, b"a").await.unwrap();
-    let mut seen = election.observe();
-    shows(&mut seen, Some(b"a")).await;
-    fake.watched(2).await;
+    let (fake, _election, leads, mut seen) = observed().await;
     let held: Arc<Mutex<Option<PbWatchResponse>>> = Arc::default();
     // Only the observer is told of more keys than those two: its answers change places.
     fake.bend_watches(move |_, answer| {
@@ -172,12 +173,7 @@ async fn a_candidate_whose_end_was_told_before_its_begin_is_forgotten() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_older_value_that_comes_late_is_not_shown_again() {
-    let fake = Fake::start().await;
-    let election = fake.join().await;
-    let leads = lead(&election, b"a").await.unwrap();
-    let mut seen = election.observe();
-    shows(&mut seen, Some(b"a")).await;
-    fake.watched(2).await;
+    let (fake, _election, leads, seen) = observed().await;
     let held: Arc<Mutex<Vec<PbWatchResponse>>> = Arc::default();
     fake.bend_watches(move |_, answer| {
         let value = |answer: &PbWatchResponse| Some(answer.events.first()?.kv.clone()?.value);
