@@ -5,7 +5,8 @@ use std::future::Future;
 use std::mem;
 use std::panic::{self, AssertUnwindSafe};
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::atomic::{self, AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, TryLockError};
 use std::task::{Context, Poll, Wake, Waker};
 
 use bytes::Bytes;
@@ -48,6 +49,8 @@ struct Ending {
 /// What the holder of the body and the one who revokes it share.
 struct Slot<B> {
     state: Mutex<State<B>>,
+    /// The term is over; set before the state is tried, looked at after it was used.
+    is_revoked: AtomicBool,
 }
 
 enum State<B> {
@@ -83,6 +86,7 @@ impl<B: Send + 'static> HeldBody<B> {
                 admission,
                 waker: Waker::noop().clone(),
             }),
+            is_revoked: AtomicBool::new(false),
         });
         let waker = Waker::from(Arc::clone(&slot));
         if revoked
@@ -128,11 +132,11 @@ where
         match &self.kind {
             Kind::Open(body) => body.is_end_stream(),
             Kind::Text(text) => text.is_empty(),
-            Kind::Held { slot, .. } => match &*slot.lock() {
+            Kind::Held { slot, .. } => slot.with(|state| match state {
                 State::Live { body, .. } => body.is_end_stream(),
                 State::Cut(_) => false,
                 State::Over => true,
-            },
+            }),
         }
     }
 
@@ -140,11 +144,11 @@ where
         match &self.kind {
             Kind::Open(body) => body.size_hint(),
             Kind::Text(text) => SizeHint::with_exact(text.len() as u64),
-            Kind::Held { slot, .. } => match &*slot.lock() {
+            Kind::Held { slot, .. } => slot.with(|state| match state {
                 State::Live { body, .. } => body.size_hint(),
                 State::Cut(_) => SizeHint::default(),
                 State::Over => SizeHint::with_exact(0),
-            },
+            }),
         }
     }
 }
@@ -154,11 +158,9 @@ impl<B> fmt::Debug for HeldBody<B> {
         let state = match &self.kind {
             Kind::Open(_) => "open",
             Kind::Text(_) => "rejection",
-            Kind::Held { slot, .. } => match slot.state.try_lock().as_deref() {
-                Ok(State::Live { .. }) => "held",
-                Ok(State::Cut(_)) => "cut",
-                Ok(State::Over) => "over",
-                Err(_) => "busy",
+            Kind::Held { slot, .. } => match slot.is_revoked.load(Ordering::Relaxed) {
+                true => "revoked",
+                false => "held",
             },
         };
         f.debug_tuple("HeldBody").field(&state).finish()
@@ -168,13 +170,22 @@ impl<B> fmt::Debug for HeldBody<B> {
 // ===== impl Slot =====
 
 impl<B> Slot<B> {
-    fn lock(&self) -> MutexGuard<'_, State<B>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Uses the state, and cuts the answer if that could not be done meanwhile.
+    fn with<T>(&self, f: impl FnOnce(&mut State<B>) -> T) -> T {
+        let value = f(&mut self.state.lock().unwrap_or_else(PoisonError::into_inner));
+        // Beside the one in `cut`: either it finds the state free, or this finds the mark.
+        atomic::fence(Ordering::SeqCst);
+        if self.is_revoked.load(Ordering::Relaxed) {
+            self.cut();
+        }
+        value
     }
 
-    /// Lets go of the handler's body and of the admission, unless the body is being
-    /// polled right now: who polls it looks afterwards.
+    /// Lets go of the handler's body and of the admission, unless the state is being
+    /// used right now: who uses it looks afterwards.
     fn cut(&self) {
+        self.is_revoked.store(true, Ordering::Relaxed);
+        atomic::fence(Ordering::SeqCst);
         let mut state = match self.state.try_lock() {
             Ok(state) => state,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -214,36 +225,23 @@ where
         cx: &mut Context<'_>,
         ending: &Ending,
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
-        let mut state = self.lock();
-        let State::Live {
-            body,
-            admission,
-            waker,
-        } = &mut *state
-        else {
-            return Poll::Ready(ending.take(&mut state));
-        };
-        waker.clone_from(cx.waker());
-        let admission = Arc::clone(admission);
-        let polled = body.as_mut().poll_frame(cx).map_err(Into::into);
-        let is_over = match &polled {
-            Poll::Pending => false,
-            Poll::Ready(Some(Ok(frame))) => frame.is_trailers(),
-            Poll::Ready(None | Some(Err(_))) => true,
-        };
-        let over = is_over.then(|| mem::replace(&mut *state, State::Over));
-        drop(state);
+        let (polled, over) = self.with(|state| {
+            let State::Live { body, waker, .. } = state else {
+                return (Poll::Ready(ending.take(state)), None);
+            };
+            waker.clone_from(cx.waker());
+            let polled = body.as_mut().poll_frame(cx).map_err(Into::into);
+            let is_over = match &polled {
+                Poll::Pending => false,
+                Poll::Ready(Some(Ok(frame))) => frame.is_trailers(),
+                Poll::Ready(None | Some(Err(_))) => true,
+            };
+            let over = is_over.then(|| mem::replace(state, State::Over));
+            (polled, over)
+        });
+        // Foreign code, which may ask this body again.
         drop(over);
-        // Who revoked it meanwhile could not cut what was being polled.
-        let is_revoked = !is_over && admission.is_revoked();
-        drop(admission);
-        if is_revoked {
-            self.cut();
-        }
-        match polled {
-            Poll::Pending if is_revoked => Poll::Ready(ending.take(&mut self.lock())),
-            polled => polled,
-        }
+        polled
     }
 }
 
@@ -262,10 +260,11 @@ impl<B: Send> Wake for Slot<B> {
 impl Ending {
     /// What follows the last frame of an answer, once.
     fn take<B>(&self, state: &mut State<B>) -> Option<Result<Frame<Bytes>, BoxError>> {
-        let State::Cut(token) = mem::replace(state, State::Over) else {
+        let State::Cut(token) = state else {
             return None;
         };
-        let rejection = Rejection::revoked(&token, self.fence.highest());
+        let rejection = Rejection::revoked(token, self.fence.highest());
+        *state = State::Over;
         Some(match self.is_grpc {
             true => Ok(Frame::trailers(rejection.trailers())),
             false => Err(rejection.into()),
