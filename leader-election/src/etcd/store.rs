@@ -4,7 +4,10 @@
 //! both see each other. The server's own election call is not used: it can report a win
 //! for a key that is gone.
 
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use etcd_client::{
@@ -31,6 +34,8 @@ pub(super) struct EtcdStore {
     /// Renewals have a connection of their own: a stuck watch cannot delay them.
     renewals: Link,
     verifies_renewals: bool,
+    /// The last read that was to verify a renewal was refused.
+    is_refused: AtomicBool,
     pub(super) floor: Floor,
 }
 
@@ -49,8 +54,16 @@ impl EtcdStore {
             link,
             renewals,
             verifies_renewals,
+            is_refused: AtomicBool::new(false),
             floor: Floor::default(),
         }
+    }
+
+    /// Logs in as another user from now on.
+    pub(super) fn set_user(&self, name: String, password: String) {
+        // Both links have the same login.
+        self.link.set_user(name, password);
+        self.renewals.log_in_anew();
     }
 
     /// Reads where a place stands.
@@ -110,7 +123,11 @@ impl EtcdStore {
         let floor = self.floor.seen().within(&place.scope);
         let txn = Txn::new().and_then(Proof::ops(&self.keys, place));
         let call = |mut client: Client| async move { client.txn(txn).await };
-        let response = self.renewals.call(call).await?;
+        let response = self.renewals.call(call).await;
+        let is_denied = |error: &Error| error.kind() == ErrorKind::Denied;
+        self.is_refused
+            .store(response.as_ref().is_err_and(is_denied), Relaxed);
+        let response = response?;
         let proof = Proof::of(&response).ok_or_else(incomplete)?;
         let loss = proof.loss(&self.keys, place, floor);
         self.learn(place, &proof, loss == Some(Loss::Reset));
@@ -182,6 +199,11 @@ impl Store for EtcdStore {
     }
 
     async fn renew(&self, place: &Place) -> Result<Renewal, Error> {
+        if self.verifies_renewals && self.is_refused.load(Relaxed) {
+            // etcd keeps a lease alive for anyone: one that can no longer be verified would
+            // only block the others for longer.
+            self.prove(place).await?;
+        }
         let Some(kept) = self.keep_alive(lease_of(place.id)).await? else {
             let (_, loss) = self.prove(place).await?;
             return Ok(Renewal::Gone(loss.unwrap_or(Loss::Removed)));

@@ -14,6 +14,7 @@ use crate::{
     proxy::Proxy,
     server::{Etcd, free_port},
     soon,
+    users::{RIGHT, as_root, user, with_users},
 };
 
 async fn connect(endpoint: String, options: EtcdOptions) -> Result<EtcdElection, Error> {
@@ -56,51 +57,32 @@ async fn an_unreachable_etcd_is_told_and_waited_for() {
     assert!(campaign.is_err(), "a campaign waits for etcd");
 }
 
-/// Etcd with the users root and, for the election `e`, user.
-async fn with_users() -> Etcd {
-    let etcd = Etcd::start().await;
-    for arguments in [
-        "user add root:rootpw",
-        "user grant-role root root",
-        "role add election",
-        "role grant-permission election readwrite e/ e0",
-        "role grant-permission election readwrite leader-election/life/e",
-        "user add user:right",
-        "user grant-role user election",
-        "user add other:right",
-        "auth enable",
-    ] {
-        let arguments: Vec<_> = arguments.split(' ').collect();
-        etcd.ctl(&arguments);
-    }
-    etcd
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn wrong_credentials_are_refused_once_and_say_what_to_do() {
-    let etcd = with_users().await;
+    let etcd = with_users("300").await;
+    as_root(&etcd, &format!("user add other:{RIGHT}"));
     let proxy = Proxy::start(etcd.port()).await;
     let cases = [
-        (Some(("user", "wrong")), "correct them"),
-        (Some(("nobody", "right")), "correct them"),
+        (Some(("candidate", "wrong")), "correct them"),
+        (Some(("nobody", RIGHT)), "correct them"),
         (None, "give a user and a password"),
         // A user without the role.
-        (Some(("other", "right")), "the role needs to read and write"),
+        (Some(("other", RIGHT)), "the role needs to read and write"),
     ];
-    for (user, advice) in cases {
-        let options = match user {
-            Some((name, password)) => EtcdOptions::default().with_user(name, password),
+    for (name, advice) in cases {
+        let options = match name {
+            Some((name, password)) => user(name, password),
             None => EtcdOptions::default(),
         };
         let before = proxy.connections();
         let error = connect(proxy.endpoint(), options).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Denied, "{user:?}");
+        assert_eq!(error.kind(), ErrorKind::Denied, "{name:?}");
         assert!(error.to_string().contains(advice), "{}", told(&error));
         // Asked once, not in a loop.
         let asked = proxy.connections() - before;
-        assert!(asked <= 2, "{user:?}: {asked} connections");
+        assert!(asked <= 2, "{name:?}: {asked} connections");
     }
-    let options = EtcdOptions::default().with_user("user", "right");
+    let options = user("candidate", RIGHT);
     let election = connect(etcd.endpoint(), options).await.unwrap();
     assert!(lead(&election, b"a").await.is_valid());
 }
@@ -108,11 +90,10 @@ async fn wrong_credentials_are_refused_once_and_say_what_to_do() {
 /// Credentials that were right when the election was joined, and no longer are.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_campaign_ends_when_its_credentials_are_no_longer_right() {
-    let etcd = with_users().await;
-    let options = EtcdOptions::default().with_user("user", "right");
+    let etcd = with_users("300").await;
+    let options = user("candidate", RIGHT);
     let election = connect(etcd.endpoint(), options).await.unwrap();
-    let root = ["--user", "root:rootpw"];
-    etcd.ctl(&[&root[..], &["user", "revoke-role", "user", "election"]].concat());
+    as_root(&etcd, "user revoke-role candidate candidate");
     let error = soon(election.campaign(b"a")).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Denied, "{}", told(&error));
 }
