@@ -26,6 +26,7 @@ mod server;
 mod slow_handover;
 mod stuck_watch;
 mod takeover;
+mod together;
 mod users;
 mod wrong_input;
 

@@ -1,5 +1,6 @@
 //! What each fault of etcd, its network or its disk costs: the rows of the README's table
 //! that are no case from practice.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod leader_change;
 mod lost_place;
@@ -24,7 +25,7 @@ fn proven(fault: &str, count: u64) {
 }
 
 /// Waits until a renewal of a lease of `ttl` is confirmed that was sent from now on.
-async fn renewed(leadership: &Leadership, ttl: u64) {
+pub(crate) async fn renewed(leadership: &Leadership, ttl: u64) {
     let begun = boot_time() + Duration::from_secs(ttl).mul_f64(0.999);
     let renewed = async {
         while leadership.deadline() <= begun {

@@ -1,5 +1,4 @@
 //! A user loses its password, its rights or itself under clients that live.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::time::Duration;
 
@@ -14,6 +13,7 @@ use crate::{
     boot_time, config, lead, queued,
     server::Etcd,
     soon,
+    together::together,
     users::{AUTHENTICATE, RIGHT, add_user, as_root, refused, set_password, user, with_users},
 };
 
@@ -69,7 +69,13 @@ async fn ends(etcd: &Etcd, name: &str, refuse: impl FnOnce(), advice: &str) {
     proven(name, all_refused(etcd).await - before);
 }
 
-#[tokio::test(flavor = "multi_thread")]
+together! {
+    users_are_refused:
+    a_leader_whose_user_is_refused_leads_until_its_deadline,
+    a_leader_whose_password_is_refused_logs_in_no_more_than_now_and_then,
+    a_leader_that_is_told_of_another_password_in_time_keeps_its_lease,
+}
+
 async fn a_leader_whose_user_is_refused_leads_until_its_deadline() {
     let etcd = with_users("300").await;
     let (password, rights) = ("correct them", "the role needs to read and write");
@@ -84,7 +90,6 @@ async fn a_leader_whose_user_is_refused_leads_until_its_deadline() {
 }
 
 /// Each login costs etcd the check of a password.
-#[tokio::test(flavor = "multi_thread")]
 async fn a_leader_whose_password_is_refused_logs_in_no_more_than_now_and_then() {
     let etcd = with_users("300").await;
     let election = join_as(&etcd, 3, "e", user("candidate", RIGHT)).await;
@@ -100,7 +105,6 @@ async fn a_leader_whose_password_is_refused_logs_in_no_more_than_now_and_then() 
     proven("changed password", logins);
 }
 
-#[tokio::test(flavor = "multi_thread")]
 async fn a_leader_that_is_told_of_another_password_in_time_keeps_its_lease() {
     let etcd = with_users("300").await;
     add_user(&etcd, "second", "e");

@@ -1,5 +1,4 @@
 //! Authentication is turned off and on under clients that live.
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::time::Duration;
 
@@ -15,6 +14,7 @@ use crate::{
     queued,
     server::Etcd,
     soon,
+    together::together,
     users::{
         AUTHENTICATE, RIGHT, refused, turn_off, turn_on, user, with_signed_tokens, with_users,
     },
@@ -32,14 +32,19 @@ async fn join_as(endpoint: String, config: ElectionConfig, options: EtcdOptions)
     joined.expect("settings and credentials are right")
 }
 
-#[tokio::test(flavor = "multi_thread")]
+together! {
+    authentication_is_switched:
+    clients_with_a_user_outlive_authentication_turned_off_and_on,
+    clients_with_signed_tokens_outlive_authentication_turned_off_and_on,
+    a_leader_without_a_user_outlives_no_more_than_its_lease,
+}
+
 async fn clients_with_a_user_outlive_authentication_turned_off_and_on() {
     let etcd = with_users("300").await;
     outlive("switched authentication", &etcd).await;
 }
 
 /// Those are too old after each switch.
-#[tokio::test(flavor = "multi_thread")]
 async fn clients_with_signed_tokens_outlive_authentication_turned_off_and_on() {
     let (etcd, _dir) = with_signed_tokens().await;
     outlive("switched authentication with signed tokens", &etcd).await;
@@ -88,7 +93,6 @@ async fn outlive(fault: &str, etcd: &Etcd) {
 }
 
 /// It cannot read whether its key is there. Until its deadline nobody else leads.
-#[tokio::test(flavor = "multi_thread")]
 async fn a_leader_without_a_user_outlives_no_more_than_its_lease() {
     let etcd = with_users("300").await;
     turn_off(&etcd);
