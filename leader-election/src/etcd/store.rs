@@ -12,6 +12,7 @@ use std::{
 use async_trait::async_trait;
 use etcd_client::{
     Client, Compare, CompareOp, Event, EventType, PutOptions, Txn, TxnOp, TxnResponse,
+    WatchResponse,
 };
 use tokio::sync::watch;
 
@@ -43,6 +44,14 @@ pub(super) struct EtcdStore {
 struct KeptAlive {
     ttl: Duration,
     raft_term: u64,
+}
+
+/// Of whom a watch tells that something may have changed; the higher counts.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum News {
+    None,
+    OfAhead,
+    OfOwn,
 }
 
 // ===== impl EtcdStore =====
@@ -175,20 +184,20 @@ impl Store for EtcdStore {
             let read = i64::try_from(view.proof.revision).unwrap_or(0);
             let mut watch = self.link.watch(watched, read).await?;
             loop {
-                let is_news = match watch.next().await? {
+                match watch.next().await? {
                     // The driver asks again, after a pause.
                     Notice::Compacted if was_compacted => return Ok(known),
                     Notice::Compacted => {
                         was_compacted = true;
-                        true
+                        break;
                     }
-                    Notice::Events(response) => {
-                        let mut events = response.events().iter();
-                        events.any(|event| is_change(event, &own, place.token))
-                    }
-                };
-                if is_news {
-                    break;
+                    Notice::Events(response) => match news(&response, &own, place.token) {
+                        News::None => {}
+                        // Verified by who asks: to read the queue here too would only
+                        // make the hand-over longer.
+                        News::OfAhead if known == Standing::Queued => return Ok(Standing::First),
+                        News::OfAhead | News::OfOwn => break,
+                    },
                 }
             }
         }
@@ -272,15 +281,20 @@ impl Store for EtcdStore {
     }
 }
 
-/// Whether the place, or who is ahead of it, may have changed.
-fn is_change(event: &Event, own: &[u8], token_: u64) -> bool {
-    let Some(kv) = event.kv() else {
-        return true;
+/// What events say of a place and of who is ahead of it.
+fn news(response: &WatchResponse, own: &[u8], token_: u64) -> News {
+    let of = |event: &Event| {
+        let Some(kv) = event.kv() else {
+            return News::OfOwn;
+        };
+        match (event.event_type(), kv.key() == own) {
+            (EventType::Delete, true) => News::OfOwn,
+            (EventType::Delete, false) => News::OfAhead,
+            (EventType::Put, true) if token(kv.create_revision()) != token_ => News::OfOwn,
+            (EventType::Put, _) => News::None,
+        }
     };
-    match event.event_type() {
-        EventType::Delete => true,
-        EventType::Put => kv.key() == own && token(kv.create_revision()) != token_,
-    }
+    response.events().iter().map(of).max().unwrap_or(News::None)
 }
 
 /// A candidate's lease has its id, so that a grant without an answer can be repeated.

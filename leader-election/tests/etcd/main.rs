@@ -22,6 +22,7 @@ mod overlap;
 mod phantom_win;
 mod proxy;
 mod rebuilt_store;
+mod record;
 mod server;
 mod slow_handover;
 mod stuck_watch;

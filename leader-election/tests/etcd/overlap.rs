@@ -11,8 +11,9 @@ use tokio::time::timeout;
 
 use crate::{
     boot_time,
-    child::{Child, Entry, News, Orders, Words, nanos},
+    child::{Child, News, Orders, Words},
     proxy::{Proxy, Way},
+    record::{Entry, nanos},
     server::Etcd,
     soak, soon,
 };

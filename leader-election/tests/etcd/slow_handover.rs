@@ -13,8 +13,9 @@ use tokio::{
 
 use crate::{
     campaign,
-    child::{Entry, News, Orders, Words},
+    child::{News, Orders, Words},
     join, lead, queued,
+    record::Entry,
     server::Etcd,
     soak, soon,
 };
