@@ -6,6 +6,7 @@ mod child;
 mod cluster;
 mod conformance;
 mod early_takeover;
+mod encrypted;
 #[cfg(feature = "_fake-etcd")]
 mod fake;
 mod false_alarms;

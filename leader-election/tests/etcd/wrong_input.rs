@@ -28,7 +28,7 @@ async fn connect(endpoint: String, options: EtcdOptions) -> Result<EtcdElection,
 }
 
 /// The text with those of all its causes.
-fn told(error: &Error) -> String {
+pub(crate) fn told(error: &Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -139,54 +139,6 @@ async fn a_list_in_one_text_is_refused_and_several_texts_are_not() {
     assert!(EtcdElection::connect(several, "e", config(5)).await.is_ok());
     let first = [&*list[..18].to_owned()];
     assert!(EtcdElection::connect(first, "e", config(5)).await.is_ok());
-}
-
-/// The endpoint says http, and etcd speaks TLS only.
-#[tokio::test]
-async fn plain_text_to_an_etcd_with_tls_is_told_and_retried() {
-    let (port, dir) = (free_port(), tempfile::tempdir().unwrap());
-    let mut etcd = with_tls(port, dir.path());
-    let endpoint = format!("http://127.0.0.1:{port}");
-    let election = connect(endpoint, EtcdOptions::default()).await.unwrap();
-    let listens = async {
-        while tokio::net::TcpStream::connect(("127.0.0.1", port))
-            .await
-            .is_err()
-        {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    soon(listens).await;
-    let error = election.scope().await.unwrap_err();
-    println!("{}", told(&error));
-    assert_eq!(error.kind(), ErrorKind::Unavailable);
-    assert!(
-        !told(&error).contains("refused"),
-        "etcd listens: {}",
-        told(&error)
-    );
-    etcd.kill().await.unwrap();
-}
-
-/// Starts etcd with a certificate of its own making.
-fn with_tls(port: u16, dir: &std::path::Path) -> tokio::process::Child {
-    let client = format!("https://127.0.0.1:{port}");
-    let peer = format!("http://127.0.0.1:{}", free_port());
-    let mut command = tokio::process::Command::new("etcd");
-    command
-        .args(["--name", "m", "--auto-tls", "--data-dir"])
-        .arg(dir.join("data"))
-        .args(["--listen-client-urls", &client])
-        .args(["--advertise-client-urls", &client])
-        .args(["--listen-peer-urls", &peer])
-        .args(["--initial-advertise-peer-urls", &peer])
-        .args(["--initial-cluster", &format!("m={peer}")])
-        .stdout(std::process::Stdio::null())
-        .stderr(std::process::Stdio::null())
-        .kill_on_drop(true);
-    command
-        .spawn()
-        .expect("the package etcd-server is installed")
 }
 
 #[tokio::test(flavor = "multi_thread")]

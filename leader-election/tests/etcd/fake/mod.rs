@@ -6,6 +6,7 @@ mod answers;
 mod grants;
 mod model;
 mod renewals;
+mod round_trips;
 mod script;
 mod serve;
 mod stale_watch;
