@@ -26,6 +26,7 @@ mod link;
 mod observe;
 mod options;
 mod queue;
+mod reads;
 mod store;
 mod tls;
 mod watch;

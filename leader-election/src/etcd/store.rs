@@ -14,7 +14,8 @@ use etcd_client::{
     Client, Compare, CompareOp, Event, EventType, PutOptions, Txn, TxnOp, TxnResponse,
     WatchResponse,
 };
-use tokio::sync::watch;
+use tokio::{sync::watch, time::timeout};
+use tonic::Status;
 
 use super::{
     failure::{is_lease_gone, to_error},
@@ -22,6 +23,7 @@ use super::{
     keys::Keys,
     link::Link,
     queue::{Ahead, Proof, View, before, nearest, token},
+    reads::Reads,
     watch::{Notice, Watched},
 };
 use crate::{CandidateId, Error, ErrorKind, Grant, Leader, Loss, Place, Renewal, Standing, Store};
@@ -37,6 +39,7 @@ pub(super) struct EtcdStore {
     verifies_renewals: bool,
     /// The last read that was to verify a renewal was refused.
     is_refused: AtomicBool,
+    reads: Reads,
     pub(super) floor: Floor,
 }
 
@@ -64,6 +67,7 @@ impl EtcdStore {
             renewals,
             verifies_renewals,
             is_refused: AtomicBool::new(false),
+            reads: Reads::default(),
             floor: Floor::default(),
         }
     }
@@ -79,8 +83,7 @@ impl EtcdStore {
     pub(super) async fn view(&self, place: &Place) -> Result<(View, Standing), Error> {
         let floor = self.floor.seen().within(&place.scope);
         let ops = View::ops(&self.keys, place);
-        let txn = Txn::new().and_then(ops);
-        let response = self.txn(txn).await?;
+        let response = self.read(&self.link, ops).await?;
         let mut view = View::of(&self.keys, &response).ok_or_else(incomplete)?;
         if view.ahead == Ahead::Unknown {
             view.ahead = self.find_ahead(place, view.proof.revision).await?;
@@ -104,6 +107,20 @@ impl EtcdStore {
     pub(super) async fn txn(&self, txn: Txn) -> Result<TxnResponse, Error> {
         let call = |mut client: Client| async move { client.txn(txn).await };
         self.link.call(call).await
+    }
+
+    /// Reads several keys at one revision.
+    async fn read(&self, link: &Link, ops: Vec<TxnOp>) -> Result<TxnResponse, Error> {
+        let (txn, limit) = (Txn::new().and_then(ops), link.limit());
+        let call = |mut client: Client| async move {
+            let read = async move { timeout(limit, client.txn(txn)).await };
+            let ended = self.reads.run(read).await;
+            let late = || Status::deadline_exceeded("the read had no answer in time");
+            ended
+                .and_then(Result::ok)
+                .unwrap_or_else(|| Err(late().into()))
+        };
+        link.call(call).await
     }
 
     async fn keep_alive(&self, lease: i64) -> Result<Option<KeptAlive>, Error> {
@@ -130,9 +147,8 @@ impl EtcdStore {
     /// Reads whether the place still exists, on the connection of the renewals.
     async fn prove(&self, place: &Place) -> Result<(Proof, Option<Loss>), Error> {
         let floor = self.floor.seen().within(&place.scope);
-        let txn = Txn::new().and_then(Proof::ops(&self.keys, place));
-        let call = |mut client: Client| async move { client.txn(txn).await };
-        let response = self.renewals.call(call).await;
+        let ops = Proof::ops(&self.keys, place);
+        let response = self.read(&self.renewals, ops).await;
         let is_denied = |error: &Error| error.kind() == ErrorKind::Denied;
         self.is_refused
             .store(response.as_ref().is_err_and(is_denied), Relaxed);

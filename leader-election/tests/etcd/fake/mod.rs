@@ -155,6 +155,11 @@ impl Fake {
         self.state.script.bent()
     }
 
+    /// How many late answers to transactions were still wanted when they were due.
+    fn late(&self) -> u64 {
+        self.state.script.late()
+    }
+
     /// How many answers about progress were sent.
     fn progress(&self) -> u64 {
         self.state.progress.load(Ordering::Relaxed)

@@ -1,13 +1,17 @@
-//! Hunts hand-overs that ask etcd for more than they need.
+//! Hunts calls that etcd is better spared: those that a hand-over does not need, and reads
+//! that are canceled.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering::Relaxed},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
+    time::Duration,
 };
 
-use leader_election::Resigned;
+use leader_election::{Election, Resigned};
 
-use super::{Fake, Fate, lead};
+use super::{Fake, Fate, bent, lead};
 use crate::{config, soon};
 
 /// How many steps a read of where a place stands has: its key, the life id, and who is ahead.
@@ -37,4 +41,37 @@ async fn a_hand_over_reads_the_queue_once() {
     fake.watched(4).await;
     // One before the win, and one with which the leader's watch begins.
     assert_eq!(reads.load(Relaxed), 2);
+}
+
+/// Versions of etcd end with a panic when a read is canceled while it is served.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_read_that_nobody_waits_for_any_more_is_not_canceled() {
+    let fake = Fake::start().await;
+    let election = fake.join_as(config(30)).await;
+    fake.bend_txns(|_, asked, kept| {
+        if asked.compare.is_empty() {
+            Fate::Late(kept, Duration::from_millis(300))
+        } else {
+            Fate::Kept(kept)
+        }
+    });
+    let campaign = tokio::spawn({
+        let election = election.clone();
+        async move { election.campaign(b"a").await }
+    });
+    // The read of where the new place stands.
+    bent(&fake, 1).await;
+    campaign.abort();
+    let left = async {
+        while fake.candidates() > 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    soon(left).await;
+    let served = async {
+        while fake.late() == 0 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    soon(served).await;
 }
