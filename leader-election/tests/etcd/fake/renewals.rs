@@ -91,7 +91,7 @@ async fn a_verified_renewal_does_not_count_without_the_key() {
 async fn an_unverified_renewal_counts_without_the_key() {
     let fake = Fake::start().await;
     let options = EtcdOptions::default().with_verify_renewals(false);
-    let election = fake.join_with(options).await;
+    let (election, other) = (fake.join_with(options).await, fake.join().await);
     let leadership = lead(&election, b"a").await.unwrap();
     let deadlines = Deadlines::of(&leadership);
     fake.watched(1).await;
@@ -99,7 +99,6 @@ async fn an_unverified_renewal_counts_without_the_key() {
     fake.delete(&[leadership.token()]);
     // The documented danger: another leads as well, for one TTL, after which the
     // watch is opened anew.
-    let other = fake.join().await;
     let other = lead(&other, b"b").await.unwrap();
     deadlines.next().await;
     assert!(leadership.is_valid() && other.is_valid());
