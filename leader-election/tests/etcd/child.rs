@@ -12,7 +12,7 @@ use std::{
 use leader_election::{Election, ElectionConfig, Leadership, etcd::EtcdElection};
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, BufReader},
-    process::{ChildStdout, Command},
+    process::{ChildStdin, ChildStdout, Command},
     signal::unix::{SignalKind, signal as on_signal},
     sync::mpsc,
     task::JoinHandle,
@@ -83,6 +83,8 @@ pub(crate) struct Child {
     process: tokio::process::Child,
     pid: u32,
     reader: JoinHandle<()>,
+    /// Its end tells the child that this program is gone; waiting for the child would end it.
+    _stdin: Option<ChildStdin>,
 }
 
 /// The words of several children, each with the number that it was given.
@@ -181,7 +183,6 @@ impl Child {
             .env(NAME, orders.name)
             .env(TTL, orders.ttl.to_string())
             .env(VALUE, orders.value)
-            // Its end tells the child that this program is gone.
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .kill_on_drop(true);
@@ -197,6 +198,7 @@ impl Child {
         let stdout = process.stdout.take().expect("piped");
         Self {
             pid: process.id().expect("runs"),
+            _stdin: process.stdin.take(),
             process,
             reader: tokio::spawn(read(stdout, number, news)),
         }

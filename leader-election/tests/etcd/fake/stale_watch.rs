@@ -17,7 +17,7 @@ use tokio::{
 };
 
 use super::{Fake, Fate, TTL, bent, lead, lock};
-use crate::{soon, together::together};
+use crate::{config, soon, together::together};
 
 /// More than scheduling takes.
 const SLACK: Duration = Duration::from_millis(900);
@@ -119,11 +119,12 @@ async fn an_observer_of_a_watch_that_only_says_that_it_goes_on_sees_all_in_the_e
 async fn of_two_that_went_at_one_revision_the_second_is_never_shown() {
     for splits in [false, true] {
         let fake = Fake::start().await;
-        let election = fake.join().await;
+        // Long limits: it is told, and need not read the queue anew.
+        let election = fake.join_as(config(30)).await;
         let _first = lead(&election, b"a").await.unwrap();
         let mut waiting = Vec::new();
         for (value, count) in [(b"b", 2), (b"c", 3)] {
-            let other = fake.join().await;
+            let other = fake.join_as(config(30)).await;
             waiting.push(tokio::spawn(async move { lead(&other, value).await }));
             crate::queued(&election, count).await;
         }
