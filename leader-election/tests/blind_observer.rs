@@ -78,6 +78,24 @@ async fn an_observer_survives_outages_and_then_shows_the_newest() {
     assert_eq!(wire.sent(Call::Observe).len(), 21);
 }
 
+/// Each try may cost the store the check of a password.
+#[tokio::test(start_paused = true)]
+async fn an_observer_that_is_refused_asks_once_a_minute_and_goes_on_when_it_is_not() {
+    let wire = Wire::new(MemoryStore::new(1));
+    wire.rule(|call, nth| match call {
+        Call::Observe if nth < 40 => Trouble::fails(ErrorKind::Denied),
+        _ => Trouble::default(),
+    });
+    let election = wire.election(config());
+    let mut leader = election.observe();
+    tokio::time::sleep(secs(600.0)).await;
+    let asked = wire.sent(Call::Observe).len();
+    assert!((10..=30).contains(&asked), "{asked} times in ten minutes");
+    let _leader = election.campaign(b"a").await.unwrap();
+    let shown = tokio::time::timeout(secs(3600.0), leader.wait_for(Option::is_some));
+    assert_eq!(*shown.await.unwrap().unwrap(), leads("a", 1));
+}
+
 #[tokio::test(start_paused = true)]
 async fn it_ends_with_the_last_handle_and_leaves_no_task() {
     let tasks = || {

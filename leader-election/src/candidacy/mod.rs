@@ -14,7 +14,7 @@ mod renewals;
 use std::time::Duration;
 
 pub(crate) use self::action::{Action, Call, Input};
-use self::renewals::Renewals;
+use self::renewals::{Again, Renewals};
 use crate::{Error, Loss, Renewal, Resigned, Standing, backoff::Backoff, config::Timing};
 
 /// Longest pause before a call that failed is repeated: long leases must not make for a
@@ -143,13 +143,17 @@ impl Candidacy {
             }
             (_, Input::Renewed { attempt, answer }) => self.renewed(now, attempt, answer, out),
             (_, Input::RenewalFailed { attempt, error }) => {
-                let waits = !self.is_leading();
-                self.renewals.failed(now, attempt, waits);
+                let again = match error {
+                    _ if !self.is_leading() => Again::LaterAndLater,
+                    Some(_) => Again::AfterTimeout,
+                    None => Again::Soon,
+                };
+                self.renewals.failed(now, attempt, again);
                 self.refused(now, error, out);
             }
             (Stage::Leading { .. }, Input::Withheld { attempt }) => {
                 self.withheld = true;
-                self.renewals.failed(now, attempt, false);
+                self.renewals.failed(now, attempt, Again::Soon);
             }
             (_, Input::Failed { call, error }) => self.failed(now, call, error, out),
             (Stage::Leading { deadline }, Input::Ended) => self.resign(now, deadline, out),
@@ -271,7 +275,12 @@ impl Candidacy {
         if call == Call::Leave {
             self.not_left(now, error.is_some(), out);
         } else {
-            self.retry_at = Some(now + self.backoff.next());
+            let pause = match error {
+                // Not sooner than the next renewal asks.
+                Some(_) => self.timing.renew_timeout,
+                None => self.backoff.next(),
+            };
+            self.retry_at = Some(now + pause);
             self.refused(now, error, out);
         }
     }

@@ -29,6 +29,21 @@ struct Attempt {
     sent: Duration,
 }
 
+/// How soon an attempt that failed is repeated.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Again {
+    /// A leader's: at once where it timed out, so that two full ones fit, and after a pause
+    /// where it failed early.
+    Soon,
+    /// A leader's that the store refuses: as if it had timed out. Each may cost the store the
+    /// check of a password.
+    AfterTimeout,
+    /// Of one who waits: it has no deadline, and many may wait. They come after longer and
+    /// longer pauses, but within `renew_every` of each other, so that a place lasts in a store
+    /// that is back.
+    LaterAndLater,
+}
+
 // ===== impl Renewals =====
 
 impl Renewals {
@@ -95,19 +110,15 @@ impl Renewals {
     }
 
     /// Ends an attempt without an answer.
-    ///
-    /// A leader's that timed out is repeated at once, so that two full ones fit, and one
-    /// that failed early after a pause. Who `waits` has no deadline, and many may wait:
-    /// they come after longer and longer pauses, but within `renew_every` of each other, so
-    /// that a place lasts in a store that is back.
-    pub(super) fn failed(&mut self, now: Duration, number: u64, waits: bool) {
+    pub(super) fn failed(&mut self, now: Duration, number: u64, again: Again) {
         let Some(sent) = self.take(number) else {
             return;
         };
-        let again = if waits {
-            now + self.backoff.next()
-        } else {
-            (now + self.pause()).min(sent + self.timeout).max(now)
+        let timed_out = sent + self.timeout;
+        let again = match again {
+            Again::Soon => (now + self.pause()).min(timed_out).max(now),
+            Again::AfterTimeout => timed_out.max(now),
+            Again::LaterAndLater => now + self.backoff.next(),
         };
         self.due = self.due.map(|due| due.min(again));
     }

@@ -18,6 +18,8 @@ use super::{
 use crate::{Error, ErrorKind, Leader, backoff::Backoff, measures};
 
 const RETRY_CAP: Duration = Duration::from_secs(1);
+/// Where the store refuses to answer: each try may cost it the check of a password.
+const REFUSED_CAP: Duration = Duration::from_secs(60);
 
 /// One task that feeds every receiver; it starts with the first of them and
 /// ends with the election.
@@ -64,6 +66,7 @@ impl Drop for Observer {
 
 async fn follow(parts: Parts, leader: Arc<watch::Sender<Option<Leader>>>) {
     let mut backoff = Backoff::new(RETRY_CAP, fastrand::u64(..));
+    let mut refused = Backoff::new(REFUSED_CAP, fastrand::u64(..));
     let mut outage = Outage::new(Duration::ZERO);
     let election = &*parts.name;
     loop {
@@ -79,6 +82,7 @@ async fn follow(parts: Parts, leader: Arc<watch::Sender<Option<Leader>>>) {
                 }
             }
         };
+        let is_refused = ended.as_ref().is_err_and(Error::is_final);
         if let Err(error) = ended {
             measures::failed(election, "observe");
             let error = &error as &dyn std::error::Error;
@@ -93,7 +97,13 @@ async fn follow(parts: Parts, leader: Arc<watch::Sender<Option<Leader>>>) {
         if before.has_changed().unwrap_or(false) {
             backoff.reset();
         }
-        tokio::time::sleep(backoff.next()).await;
+        let pause = if is_refused {
+            refused.next()
+        } else {
+            refused.reset();
+            backoff.next()
+        };
+        tokio::time::sleep(pause).await;
     }
 }
 

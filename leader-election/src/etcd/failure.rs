@@ -33,6 +33,8 @@ pub(super) fn is_of_the_link(error: &EtcdError) -> bool {
                     // users; a new connection logs in anew.
                     | Code::Unauthenticated
             ) || is_old_login(status)
+                // Turned off since the connection logged in.
+                || has_no_users(error)
         }
         EtcdError::InvalidArgs(_) | EtcdError::InvalidUri(_) => false,
         EtcdError::LeaseKeepAliveError(_) => !is_lease_gone(error),
@@ -71,6 +73,25 @@ pub(super) fn is_lease_taken(error: &EtcdError) -> bool {
         if status.message().contains("lease already exists"))
 }
 
+/// Whether the call came without a login to an etcd that wants one.
+pub(super) fn wants_a_login(error: &EtcdError) -> bool {
+    says(error, "user name is empty")
+}
+
+/// Whether nobody can log in, as authentication is turned off.
+pub(super) fn has_no_users(error: &EtcdError) -> bool {
+    says(error, "authentication is not enabled")
+}
+
+/// Whether the user or its password is wrong.
+pub(super) fn is_refused_login(error: &EtcdError) -> bool {
+    says(error, "authentication failed")
+}
+
+fn says(error: &EtcdError, text: &str) -> bool {
+    matches!(error, EtcdError::GRpcStatus(status) if status.message().contains(text))
+}
+
 fn is_old_login(status: &Status) -> bool {
     status.message().contains("revision of auth store is old")
 }
@@ -89,8 +110,8 @@ fn classify(status: &Status) -> (ErrorKind, &'static str) {
         return (ErrorKind::Denied, text);
     }
     if says("authentication is not enabled") {
-        let text = "etcd's authentication is off: give no user, or turn it on";
-        return (ErrorKind::Denied, text);
+        let text = "etcd's authentication was turned off: the next call goes without a login";
+        return (ErrorKind::Unavailable, text);
     }
     match status.code() {
         Code::PermissionDenied | Code::Unauthenticated => (
@@ -146,7 +167,7 @@ mod tests {
             (
                 Code::FailedPrecondition,
                 "etcdserver: authentication is not enabled",
-                ErrorKind::Denied,
+                ErrorKind::Unavailable,
             ),
             (
                 Code::InvalidArgument,

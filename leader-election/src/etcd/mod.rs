@@ -26,21 +26,21 @@ mod link;
 mod observe;
 mod options;
 mod queue;
+mod reads;
 mod store;
 mod tls;
 mod watch;
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 pub use self::{endpoint::EtcdEndpoint, options::EtcdOptions};
 use self::{
     keys::Keys,
-    link::Link,
+    link::{Link, Login},
     store::{EtcdStore, whole_seconds},
 };
 use crate::{Election, ElectionConfig, Error, ErrorKind, Leader, Leadership, StoreElection};
 use async_trait::async_trait;
-use etcd_client::ConnectOptions;
 use tokio::sync::watch::Receiver;
 
 /// How often a connection with calls is pinged, and how long an answer may take. etcd
@@ -133,10 +133,11 @@ impl EtcdElection {
             let text = "no endpoint of etcd was given";
             return Err(Error::new(ErrorKind::Invalid, text));
         }
+        let login = Arc::new(Login::new(options.user));
         let link = || {
             Link::new(
                 endpoints.clone(),
-                to_connect(&options),
+                Arc::clone(&login),
                 keys.life(),
                 config.renew_timeout,
             )
@@ -173,6 +174,18 @@ impl EtcdElection {
         Ok(store.keys.scope(&life).to_string())
     }
 
+    /// Logs in as this user from now on, in all clones of this election.
+    ///
+    /// For a password that is changed while the process runs: a leader whose user is refused
+    /// goes on until its deadline, and so outlives the change if it is told in time. A campaign
+    /// that waits ends with [`ErrorKind::Denied`]. With a second user, set before the first one
+    /// is removed from etcd, nobody is refused.
+    ///
+    /// Nothing is sent: the next call logs in.
+    pub fn set_user(&self, name: impl Into<String>, password: impl Into<String>) {
+        self.election.store().set_user(name.into(), password.into());
+    }
+
     /// Returns the key of a leadership of this election: as long as it exists with the
     /// create revision that is the token, the leadership has not been given to another.
     #[must_use]
@@ -202,15 +215,5 @@ impl Election for EtcdElection {
 
     fn observe(&self) -> Receiver<Option<Leader>> {
         self.election.observe()
-    }
-}
-
-fn to_connect(options: &EtcdOptions) -> ConnectOptions {
-    let connect = ConnectOptions::new()
-        .with_require_leader(true)
-        .with_auto_token_refresh(true);
-    match &options.user {
-        Some((name, password)) => connect.with_user(name, password),
-        None => connect,
     }
 }

@@ -10,7 +10,9 @@ use std::fmt;
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct EtcdOptions {
-    /// User and password; none by default. Logs in anew when etcd asks for it.
+    /// User and password; none by default. Logs in anew when etcd asks for it, and goes on
+    /// without a login where authentication is turned off. For others while the process runs
+    /// see [`set_user`](super::EtcdElection::set_user).
     ///
     /// The user's role needs to read and write the keys from `<name>/` up to, and
     /// without, `<name>0`, and the key `leader-election/life/<name>`.

@@ -4,13 +4,18 @@
 //! both see each other. The server's own election call is not used: it can report a win
 //! for a key that is gone.
 
-use std::time::Duration;
+use std::{
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    time::Duration,
+};
 
 use async_trait::async_trait;
 use etcd_client::{
     Client, Compare, CompareOp, Event, EventType, PutOptions, Txn, TxnOp, TxnResponse,
+    WatchResponse,
 };
-use tokio::sync::watch;
+use tokio::{sync::watch, time::timeout};
+use tonic::Status;
 
 use super::{
     failure::{is_lease_gone, to_error},
@@ -18,6 +23,7 @@ use super::{
     keys::Keys,
     link::Link,
     queue::{Ahead, Proof, View, before, nearest, token},
+    reads::Reads,
     watch::{Notice, Watched},
 };
 use crate::{CandidateId, Error, ErrorKind, Grant, Leader, Loss, Place, Renewal, Standing, Store};
@@ -31,6 +37,9 @@ pub(super) struct EtcdStore {
     /// Renewals have a connection of their own: a stuck watch cannot delay them.
     renewals: Link,
     verifies_renewals: bool,
+    /// The last read that was to verify a renewal was refused.
+    is_refused: AtomicBool,
+    reads: Reads,
     pub(super) floor: Floor,
 }
 
@@ -38,6 +47,14 @@ pub(super) struct EtcdStore {
 struct KeptAlive {
     ttl: Duration,
     raft_term: u64,
+}
+
+/// Of whom a watch tells that something may have changed; the higher counts.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum News {
+    None,
+    OfAhead,
+    OfOwn,
 }
 
 // ===== impl EtcdStore =====
@@ -49,16 +66,24 @@ impl EtcdStore {
             link,
             renewals,
             verifies_renewals,
+            is_refused: AtomicBool::new(false),
+            reads: Reads::default(),
             floor: Floor::default(),
         }
+    }
+
+    /// Logs in as another user from now on.
+    pub(super) fn set_user(&self, name: String, password: String) {
+        // Both links have the same login.
+        self.link.set_user(name, password);
+        self.renewals.log_in_anew();
     }
 
     /// Reads where a place stands.
     pub(super) async fn view(&self, place: &Place) -> Result<(View, Standing), Error> {
         let floor = self.floor.seen().within(&place.scope);
         let ops = View::ops(&self.keys, place);
-        let txn = Txn::new().and_then(ops);
-        let response = self.txn(txn).await?;
+        let response = self.read(&self.link, ops).await?;
         let mut view = View::of(&self.keys, &response).ok_or_else(incomplete)?;
         if view.ahead == Ahead::Unknown {
             view.ahead = self.find_ahead(place, view.proof.revision).await?;
@@ -82,6 +107,20 @@ impl EtcdStore {
     pub(super) async fn txn(&self, txn: Txn) -> Result<TxnResponse, Error> {
         let call = |mut client: Client| async move { client.txn(txn).await };
         self.link.call(call).await
+    }
+
+    /// Reads several keys at one revision.
+    async fn read(&self, link: &Link, ops: Vec<TxnOp>) -> Result<TxnResponse, Error> {
+        let (txn, limit) = (Txn::new().and_then(ops), link.limit());
+        let call = |mut client: Client| async move {
+            let read = async move { timeout(limit, client.txn(txn)).await };
+            let ended = self.reads.run(read).await;
+            let late = || Status::deadline_exceeded("the read had no answer in time");
+            ended
+                .and_then(Result::ok)
+                .unwrap_or_else(|| Err(late().into()))
+        };
+        link.call(call).await
     }
 
     async fn keep_alive(&self, lease: i64) -> Result<Option<KeptAlive>, Error> {
@@ -108,9 +147,12 @@ impl EtcdStore {
     /// Reads whether the place still exists, on the connection of the renewals.
     async fn prove(&self, place: &Place) -> Result<(Proof, Option<Loss>), Error> {
         let floor = self.floor.seen().within(&place.scope);
-        let txn = Txn::new().and_then(Proof::ops(&self.keys, place));
-        let call = |mut client: Client| async move { client.txn(txn).await };
-        let response = self.renewals.call(call).await?;
+        let ops = Proof::ops(&self.keys, place);
+        let response = self.read(&self.renewals, ops).await;
+        let is_denied = |error: &Error| error.kind() == ErrorKind::Denied;
+        self.is_refused
+            .store(response.as_ref().is_err_and(is_denied), Relaxed);
+        let response = response?;
         let proof = Proof::of(&response).ok_or_else(incomplete)?;
         let loss = proof.loss(&self.keys, place, floor);
         self.learn(place, &proof, loss == Some(Loss::Reset));
@@ -158,20 +200,20 @@ impl Store for EtcdStore {
             let read = i64::try_from(view.proof.revision).unwrap_or(0);
             let mut watch = self.link.watch(watched, read).await?;
             loop {
-                let is_news = match watch.next().await? {
+                match watch.next().await? {
                     // The driver asks again, after a pause.
                     Notice::Compacted if was_compacted => return Ok(known),
                     Notice::Compacted => {
                         was_compacted = true;
-                        true
+                        break;
                     }
-                    Notice::Events(response) => {
-                        let mut events = response.events().iter();
-                        events.any(|event| is_change(event, &own, place.token))
-                    }
-                };
-                if is_news {
-                    break;
+                    Notice::Events(response) => match news(&response, &own, place.token) {
+                        News::None => {}
+                        // Verified by who asks: to read the queue here too would only
+                        // make the hand-over longer.
+                        News::OfAhead if known == Standing::Queued => return Ok(Standing::First),
+                        News::OfAhead | News::OfOwn => break,
+                    },
                 }
             }
         }
@@ -182,6 +224,11 @@ impl Store for EtcdStore {
     }
 
     async fn renew(&self, place: &Place) -> Result<Renewal, Error> {
+        if self.verifies_renewals && self.is_refused.load(Relaxed) {
+            // etcd keeps a lease alive for anyone: one that can no longer be verified would
+            // only block the others for longer.
+            self.prove(place).await?;
+        }
         let Some(kept) = self.keep_alive(lease_of(place.id)).await? else {
             let (_, loss) = self.prove(place).await?;
             return Ok(Renewal::Gone(loss.unwrap_or(Loss::Removed)));
@@ -250,15 +297,20 @@ impl Store for EtcdStore {
     }
 }
 
-/// Whether the place, or who is ahead of it, may have changed.
-fn is_change(event: &Event, own: &[u8], token_: u64) -> bool {
-    let Some(kv) = event.kv() else {
-        return true;
+/// What events say of a place and of who is ahead of it.
+fn news(response: &WatchResponse, own: &[u8], token_: u64) -> News {
+    let of = |event: &Event| {
+        let Some(kv) = event.kv() else {
+            return News::OfOwn;
+        };
+        match (event.event_type(), kv.key() == own) {
+            (EventType::Delete, true) => News::OfOwn,
+            (EventType::Delete, false) => News::OfAhead,
+            (EventType::Put, true) if token(kv.create_revision()) != token_ => News::OfOwn,
+            (EventType::Put, _) => News::None,
+        }
     };
-    match event.event_type() {
-        EventType::Delete => true,
-        EventType::Put => kv.key() == own && token(kv.create_revision()) != token_,
-    }
+    response.events().iter().map(of).max().unwrap_or(News::None)
 }
 
 /// A candidate's lease has its id, so that a grant without an answer can be repeated.

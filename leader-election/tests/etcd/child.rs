@@ -1,37 +1,48 @@
 //! A candidate in a process of its own: this test program, started again.
 
 use std::{
-    fs::File,
     io::{self, Write},
     os::unix::process::ExitStatusExt,
     path::Path,
     process::Stdio,
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
-use leader_election::{Election, Leadership, etcd::EtcdElection};
+use leader_election::{Election, ElectionConfig, Leadership, etcd::EtcdElection};
 use tokio::{
     io::{AsyncBufReadExt, AsyncReadExt, BufReader},
-    process::{ChildStdout, Command},
+    process::{ChildStdin, ChildStdout, Command},
     signal::unix::{SignalKind, signal as on_signal},
     sync::mpsc,
     task::JoinHandle,
 };
 
-use crate::{boot_time, config, server::signal, soon};
+use crate::{
+    boot_time, config,
+    record::{self, Entry, nanos},
+    server::{signal, stopped_threads},
+    soon,
+};
 
 /// Where a child finds its orders.
-const ENDPOINT: &str = "CHILD_ENDPOINT";
+const ENDPOINTS: &str = "CHILD_ENDPOINTS";
 const NAME: &str = "CHILD_NAME";
 const TTL: &str = "CHILD_TTL";
 const VALUE: &str = "CHILD_VALUE";
 const RECORD: &str = "CHILD_RECORD";
 const PATIENT: &str = "CHILD_PATIENT";
+const TELLS: &str = "CHILD_TELLS_RENEWALS";
+
+/// Marks what is said to the test, beside what the test harness itself prints.
+const MARK: &str = "@child ";
+/// What waits for a test to read it.
+const QUEUE: usize = 4096;
 
 /// What a child is to do.
 #[derive(Clone, Debug)]
 pub(crate) struct Orders<'a> {
-    pub(crate) endpoint: &'a str,
+    pub(crate) endpoints: &'a [String],
     pub(crate) name: &'a str,
     /// In seconds.
     pub(crate) ttl: u64,
@@ -40,25 +51,31 @@ pub(crate) struct Orders<'a> {
     pub(crate) record: Option<&'a Path>,
     /// Waits for each renewal's answer as long as until the next renewal.
     pub(crate) is_patient: bool,
+    /// Says that it leads at each renewal, too.
+    pub(crate) tells_renewals: bool,
 }
 
-/// What a child says.
+/// What a child says; times are since boot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum News {
-    Leads(u64),
-    Over,
-    Resigned,
+    Started,
+    /// Leads until this deadline; said at this time.
+    Leads {
+        token: u64,
+        at: Duration,
+        deadline: Duration,
+    },
+    Over {
+        token: u64,
+    },
+    /// Was asked to end, and has resigned.
+    Resigned {
+        token: u64,
+    },
+    /// Was asked to end when it did not lead.
+    Left,
+    /// Says no more.
     Ended,
-}
-
-/// One entry of a child's record, in nanoseconds since boot.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Entry {
-    pub(crate) token: u64,
-    /// When it was written.
-    pub(crate) at: u64,
-    /// The deadline of the leadership, zero when it is over.
-    pub(crate) deadline: u64,
 }
 
 /// A running child; killed on drop.
@@ -66,70 +83,160 @@ pub(crate) struct Child {
     process: tokio::process::Child,
     pid: u32,
     reader: JoinHandle<()>,
+    /// Its end tells the child that this program is gone; waiting for the child would end it.
+    _stdin: Option<ChildStdin>,
+}
+
+/// The words of several children, each with the number that it was given.
+pub(crate) struct Words {
+    sender: mpsc::Sender<(usize, News)>,
+    receiver: mpsc::Receiver<(usize, News)>,
+}
+
+// ===== impl Orders =====
+
+impl<'a> Orders<'a> {
+    /// To campaign in the election `e`.
+    pub(crate) fn new(endpoints: &'a [String], ttl: u64, value: &'a str) -> Self {
+        Self {
+            endpoints,
+            name: "e",
+            ttl,
+            value,
+            record: None,
+            is_patient: false,
+            tells_renewals: false,
+        }
+    }
+}
+
+// ===== impl News =====
+
+impl News {
+    fn parse(line: &str) -> Option<Self> {
+        // The test harness may have begun the line.
+        let (_, words) = line.split_once(MARK)?;
+        let mut words = words.split(' ');
+        let what = words.next()?;
+        let mut number = || words.next()?.parse::<u64>().ok();
+        Some(match what {
+            "started" => Self::Started,
+            "leads" => Self::Leads {
+                token: number()?,
+                at: Duration::from_nanos(number()?),
+                deadline: Duration::from_nanos(number()?),
+            },
+            "over" => Self::Over { token: number()? },
+            "resigned" => Self::Resigned { token: number()? },
+            "left" => Self::Left,
+            _ => return None,
+        })
+    }
+}
+
+// ===== impl Words =====
+
+impl Words {
+    pub(crate) fn new() -> Self {
+        let (sender, receiver) = mpsc::channel(QUEUE);
+        Self { sender, receiver }
+    }
+
+    pub(crate) fn start(&self, number: usize, orders: &Orders<'_>) -> Child {
+        Child::start(orders, number, self.sender.clone())
+    }
+
+    pub(crate) async fn next(&mut self) -> (usize, News) {
+        soon(self.receiver.recv()).await.expect("a sender is kept")
+    }
+
+    /// Waits for a word that is wanted, and returns what was said until then.
+    pub(crate) async fn until(
+        &mut self,
+        mut is_wanted: impl FnMut(usize, News) -> bool,
+    ) -> Vec<(usize, News)> {
+        let mut all = Vec::new();
+        let wanted = async {
+            loop {
+                let (number, said) = self.next().await;
+                all.push((number, said));
+                if is_wanted(number, said) {
+                    return;
+                }
+            }
+        };
+        soon(wanted).await;
+        all
+    }
 }
 
 // ===== impl Child =====
 
 impl Child {
     /// Starts a child, which is called `number` in its news.
-    pub(crate) fn start(
-        orders: &Orders<'_>,
-        number: usize,
-        news: mpsc::Sender<(usize, News)>,
-    ) -> Self {
+    fn start(orders: &Orders<'_>, number: usize, news: mpsc::Sender<(usize, News)>) -> Self {
         let program = std::env::current_exe().expect("this program");
         let mut command = Command::new(program);
         command
             .args(["--exact", "--ignored", "--nocapture", "child::candidate"])
-            .env(ENDPOINT, orders.endpoint)
+            .env(ENDPOINTS, orders.endpoints.join(","))
             .env(NAME, orders.name)
             .env(TTL, orders.ttl.to_string())
             .env(VALUE, orders.value)
-            // Its end tells the child that this program is gone.
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .kill_on_drop(true);
         if let Some(record) = orders.record {
             command.env(RECORD, record);
         }
-        if orders.is_patient {
-            command.env(PATIENT, "1");
+        for (is_wanted, order) in [(orders.is_patient, PATIENT), (orders.tells_renewals, TELLS)] {
+            if is_wanted {
+                command.env(order, "1");
+            }
         }
         let mut process = command.spawn().expect("starts itself");
         let stdout = process.stdout.take().expect("piped");
         Self {
             pid: process.id().expect("runs"),
+            _stdin: process.stdin.take(),
             process,
             reader: tokio::spawn(read(stdout, number, news)),
         }
     }
 
-    /// Kills it as `kill -9` does.
-    pub(crate) async fn kill(&mut self) {
+    /// Kills it as `kill -9` does, and counts it as the kernel tells.
+    pub(crate) async fn kill(&mut self) -> u64 {
         self.process.start_kill().expect("own child");
         let status = self.process.wait().await.expect("own child");
         assert_eq!(status.signal(), Some(9), "{status}");
+        1
     }
 
     /// Stops it, and waits until the kernel says so.
-    pub(crate) async fn stop(&self) {
+    pub(crate) fn stop(&self) {
         signal(self.pid, "STOP");
-        let stat = format!("/proc/{}/stat", self.pid);
-        let stopped = async {
-            while !std::fs::read_to_string(&stat).is_ok_and(|stat| stat.contains(") T ")) {
-                tokio::time::sleep(Duration::from_millis(1)).await;
-            }
-        };
-        soon(stopped).await;
+        while stopped_threads(self.pid) == 0 {
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 
     pub(crate) fn go_on(&self) {
         signal(self.pid, "CONT");
     }
 
-    /// Sends SIGINT: it resigns and ends.
-    pub(crate) fn interrupt(&self) {
-        signal(self.pid, "INT");
+    /// Asks it to end, by SIGINT or SIGTERM: it resigns first.
+    pub(crate) fn ask(&self, name: &str) {
+        signal(self.pid, name);
+    }
+
+    /// Waits for its end, and returns its exit code.
+    pub(crate) async fn ended(&mut self) -> Option<i32> {
+        let status = soon(self.process.wait()).await.expect("own child");
+        status.code()
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.pid
     }
 }
 
@@ -142,75 +249,40 @@ impl Drop for Child {
 async fn read(stdout: ChildStdout, number: usize, news: mpsc::Sender<(usize, News)>) {
     let mut lines = BufReader::new(stdout).lines();
     while let Ok(Some(line)) = lines.next_line().await {
-        let said = match line.split_once(' ') {
-            Some(("leads", token)) => News::Leads(token.parse().expect("a token")),
-            Some(("over", _)) => News::Over,
-            Some(("resigned", _)) => News::Resigned,
-            // Of the test harness.
-            _ => continue,
-        };
-        if news.send((number, said)).await.is_err() {
+        if let Some(said) = News::parse(&line)
+            && news.send((number, said)).await.is_err()
+        {
             return;
         }
     }
     let _ = news.send((number, News::Ended)).await;
 }
 
-// ===== impl Entry =====
-
-impl Entry {
-    const BYTES: usize = 24;
-
-    /// Reads a record; an entry that is being written is left out.
-    pub(crate) fn read_all(record: &Path) -> Vec<Self> {
-        let bytes = match std::fs::read(record) {
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == io::ErrorKind::NotFound => return Vec::new(),
-            Err(error) => panic!("{}: {error}", record.display()),
-        };
-        let entry = |bytes: &[u8]| {
-            let number = |at: usize| {
-                let bytes = bytes[at..at + 8].try_into().expect("eight bytes");
-                u64::from_le_bytes(bytes)
-            };
-            Self {
-                token: number(0),
-                at: number(8),
-                deadline: number(16),
-            }
-        };
-        bytes.chunks_exact(Self::BYTES).map(entry).collect()
-    }
-
-    /// In one write: whoever is killed leaves whole entries.
-    fn write(self, record: &mut File) {
-        let mut bytes = [0; Self::BYTES];
-        bytes[..8].copy_from_slice(&self.token.to_le_bytes());
-        bytes[8..16].copy_from_slice(&self.at.to_le_bytes());
-        bytes[16..].copy_from_slice(&self.deadline.to_le_bytes());
-        record.write_all(&bytes).expect("the record is writable");
-    }
+/// One write for each line, so that a kill leaves no half of one.
+fn say(words: &str) {
+    let line = format!("{MARK}{words}\n");
+    let mut out = io::stdout().lock();
+    out.write_all(line.as_bytes()).expect("the test reads");
 }
 
-/// Of the clock that all processes of the machine share.
-pub(crate) fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).expect("the machine booted lately")
-}
-
-fn follow(leadership: &Leadership, record: &Path) {
-    let mut file = File::options()
-        .append(true)
-        .create(true)
-        .open(record)
-        .expect("the record opens");
-    let token = leadership.token();
+/// Says that it leads, and writes its deadlines down.
+fn follow(leadership: &Leadership) {
+    let mut record = std::env::var_os(RECORD).map(|record| record::open(Path::new(&record)));
+    let tells_renewals = std::env::var_os(TELLS).is_some();
+    let (token, mut has_told) = (leadership.token(), false);
     leadership.follow(move |deadline| {
         let entry = Entry {
             token,
             at: nanos(boot_time()),
             deadline: nanos(deadline),
         };
-        entry.write(&mut file);
+        if let Some(file) = &mut record {
+            entry.write(file);
+        }
+        if entry.deadline > 0 && (tells_renewals || !has_told) {
+            has_told = true;
+            say(&format!("leads {token} {} {}", entry.at, entry.deadline));
+        }
     });
 }
 
@@ -218,48 +290,65 @@ fn order(name: &str) -> String {
     std::env::var(name).expect("children have orders")
 }
 
-#[tokio::test]
-#[ignore = "the process of a candidate, started by other tests"]
-async fn candidate() {
-    let Ok(endpoint) = std::env::var(ENDPOINT) else {
-        return;
-    };
-    let record = std::env::var_os(RECORD);
-    let mut config = config(order(TTL).parse().expect("seconds"));
+fn ordered_config() -> ElectionConfig {
+    let config = config(order(TTL).parse().expect("seconds"));
+    let ttl = config.ttl;
     if std::env::var_os(PATIENT).is_some() {
-        let ttl = config.ttl;
-        config = config
+        return config
             .with_renew_every(ttl * 33 / 100)
             .with_renew_timeout(ttl * 32 / 100)
             .with_reserve(ttl / 100);
     }
-    let mut interrupts = on_signal(SignalKind::interrupt()).expect("signals are heard");
-    let mut stdin = tokio::io::stdin();
-    let mut byte = [0];
-    let campaigns = async {
-        let election = EtcdElection::connect([endpoint], &order(NAME), config).await;
-        let election = election.expect("the orders are right");
-        let value = order(VALUE);
-        loop {
-            let leadership = tokio::select! {
-                won = election.campaign(value.as_bytes()) => won.expect("no final error"),
-                _ = interrupts.recv() => return,
-            };
-            if let Some(record) = &record {
-                follow(&leadership, Path::new(record));
-            }
-            println!("leads {}", leadership.token());
-            tokio::select! {
-                why = leadership.lost() => println!("over {why}"),
-                _ = interrupts.recv() => {
-                    println!("resigned {}", leadership.resign().await);
-                    return;
-                }
-            }
-        }
+    // Calls of ten seconds would make for exits of twenty.
+    let limit = config.renew_timeout.min(Duration::from_secs(1));
+    config.with_renew_timeout(limit)
+}
+
+/// The documented loop: campaigns, leads until it is lost, campaigns again.
+async fn campaigns(election: &EtcdElection, held: &Mutex<Option<Arc<Leadership>>>) {
+    let hold = |leadership| {
+        *held.lock().unwrap_or_else(PoisonError::into_inner) = leadership;
     };
+    let value = order(VALUE);
+    loop {
+        let won = election.campaign(value.as_bytes()).await;
+        let leadership = Arc::new(won.expect("no final error"));
+        hold(Some(Arc::clone(&leadership)));
+        follow(&leadership);
+        leadership.lost().await;
+        say(&format!("over {}", leadership.token()));
+        hold(None);
+    }
+}
+
+#[tokio::test]
+#[ignore = "the process of a candidate, started by other tests"]
+async fn candidate() {
+    if std::env::var_os(ENDPOINTS).is_none() {
+        return;
+    }
+    let endpoints = order(ENDPOINTS);
+    let endpoints = endpoints.split(',');
+    let election = EtcdElection::connect(endpoints, &order(NAME), ordered_config()).await;
+    let election = election.expect("the orders are right");
+    let mut interrupts = on_signal(SignalKind::interrupt()).expect("signals are heard");
+    let mut terminate = on_signal(SignalKind::terminate()).expect("signals are heard");
+    let (mut stdin, mut byte) = (tokio::io::stdin(), [0]);
+    say("started");
+    let held = Mutex::new(None);
+    // Everything is canceled first, as people do.
     tokio::select! {
-        () = campaigns => {}
-        _ = stdin.read(&mut byte) => {}
+        () = campaigns(&election, &held) => {}
+        _ = interrupts.recv() => {}
+        _ = terminate.recv() => {}
+        _ = stdin.read(&mut byte) => return,
+    }
+    let held = held.lock().unwrap_or_else(PoisonError::into_inner).take();
+    match held {
+        Some(leadership) => {
+            leadership.resign().await;
+            say(&format!("resigned {}", leadership.token()));
+        }
+        None => say("left"),
     }
 }

@@ -57,6 +57,7 @@ impl Cluster {
                 peer_port,
                 advertised_peer_port,
                 members: members.clone(),
+                scheme: "http",
                 extra: Vec::new(),
             })
         });

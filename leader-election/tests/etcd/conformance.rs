@@ -3,9 +3,10 @@
 use std::{
     collections::{HashMap, hash_map::Entry},
     sync::{
-        Arc, Weak,
+        Arc, Mutex as StdMutex, MutexGuard, Weak,
         atomic::{AtomicU64, Ordering},
     },
+    thread,
     time::Duration,
 };
 
@@ -13,20 +14,23 @@ use async_trait::async_trait;
 use etcd_client::{GetOptions, KeyValue, SortOrder, SortTarget};
 use leader_election::{
     Election, ElectionConfig,
-    conformance::{Cut, Harness},
-    conformance_tests,
+    conformance::{Claim, Cut, Harness},
     etcd::EtcdElection,
 };
-use tokio::sync::Mutex;
+use tokio::{sync::Mutex, time::Instant};
 
 use crate::{
     proxy::{Proxy, Way},
     server::Etcd,
+    together::block_on,
 };
 
 /// One server for all claims that run at the same time; the last one ends it.
 static SERVER: Mutex<Weak<Etcd>> = Mutex::const_new(Weak::new());
 static ELECTIONS: AtomicU64 = AtomicU64::new(0);
+
+/// How many claims are checked at once: they mostly wait.
+const AT_ONCE: usize = 6;
 
 /// An election of its own, with a proxy for each node.
 struct Nodes {
@@ -137,6 +141,32 @@ impl Harness for Nodes {
     }
 }
 
-conformance_tests! {
-    Nodes::start(), #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[test]
+fn the_contract_is_kept() {
+    let only = std::env::var("ONLY").unwrap_or_default();
+    let wanted = Claim::all()
+        .iter()
+        .filter(|claim| claim.name().contains(&only));
+    let (claims, broken) = (StdMutex::new(wanted), StdMutex::new(Vec::new()));
+    let check_all = || {
+        while let Some(claim) = { lock(&claims).next() } {
+            block_on(async {
+                let began = Instant::now();
+                let checked = claim.check(&Nodes::start().await).await;
+                println!("{}: {:?}", claim.name(), began.elapsed());
+                lock(&broken).extend(checked.err());
+            });
+        }
+    };
+    thread::scope(|scope| {
+        for _ in 0..AT_ONCE {
+            scope.spawn(check_all);
+        }
+    });
+    let broken = broken.into_inner().expect("no panic under it");
+    assert!(broken.is_empty(), "{broken:#?}");
+}
+
+fn lock<T>(mutex: &StdMutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().expect("no panic under it")
 }

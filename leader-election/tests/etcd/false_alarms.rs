@@ -3,11 +3,11 @@
 
 use std::time::Duration;
 
-use leader_election::{Loss, Resigned};
+use leader_election::{Loss, Resigned, etcd::EtcdElection};
 use tracing::Level;
 
 use crate::{
-    join, lead,
+    config, lead,
     lines::{heard, listen},
     server::Etcd,
     soon,
@@ -19,11 +19,15 @@ async fn giving_up_a_lease_that_is_gone_is_no_trouble() {
     listen();
     let etcd = Etcd::start().await;
     let mut client = etcd.client().await;
-    for revoked in [false, true] {
-        let election = join(&etcd, 3).await;
-        let leadership = lead(&election, b"a").await;
-        let key = election.leader_key(&leadership);
-        heard();
+    let mut held = Vec::new();
+    for name in ["deleted", "revoked"] {
+        let election = EtcdElection::connect([etcd.endpoint()], name, config(3)).await;
+        let election = election.unwrap();
+        held.push((lead(&election, b"a").await, election));
+    }
+    heard();
+    for ((leadership, election), revoked) in held.iter().zip([false, true]) {
+        let key = election.leader_key(leadership);
         if revoked {
             let found = client.get(key, None).await.unwrap();
             let lease = found.kvs()[0].lease();
@@ -33,19 +37,18 @@ async fn giving_up_a_lease_that_is_gone_is_no_trouble() {
         }
         assert_eq!(soon(leadership.lost()).await, Loss::Removed);
         assert_eq!(leadership.resign().await, Resigned::AlreadyOver);
-        drop(leadership);
-        drop(election);
-        // What is left to do is done in the background, within a TTL.
-        tokio::time::sleep(Duration::from_secs(3)).await;
-        let seen = heard();
-        assert!(!seen.is_empty(), "nothing is heard at all");
-        let loud: Vec<_> = seen
-            .iter()
-            .filter(|(level, _)| *level < Level::INFO)
-            .collect();
-        assert!(loud.is_empty(), "{loud:#?}");
-        // A deleted key leaves its lease behind, which ends by itself.
-        let leases = client.leases().await.unwrap();
-        println!("revoked: {revoked}, leases left: {:?}", leases.leases());
     }
+    drop(held);
+    // What is left to do is done in the background, within a TTL.
+    tokio::time::sleep(Duration::from_secs(3)).await;
+    let seen = heard();
+    assert!(!seen.is_empty(), "nothing is heard at all");
+    let loud: Vec<_> = seen
+        .iter()
+        .filter(|(level, _)| *level < Level::INFO)
+        .collect();
+    assert!(loud.is_empty(), "{loud:#?}");
+    // A deleted key leaves its lease behind, which ends by itself.
+    let leases = client.leases().await.unwrap();
+    println!("leases left: {:?}", leases.leases());
 }

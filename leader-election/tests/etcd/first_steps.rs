@@ -1,4 +1,5 @@
 //! What an election does when nothing fails.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::time::Duration;
 
@@ -6,9 +7,18 @@ use leader_election::{Election, ErrorKind, Loss, Resigned, etcd::EtcdElection};
 
 use tokio::time::Instant;
 
-use crate::{campaign, config, join, lead, queued, server::Etcd, soon};
+use crate::{campaign, config, join, lead, queued, server::Etcd, soon, together::together};
 
-#[tokio::test(flavor = "multi_thread")]
+together! {
+    first_steps_succeed:
+    candidates_lead_one_after_another_with_rising_tokens,
+    the_leader_key_is_the_one_of_the_go_recipe,
+    renewals_go_on_beyond_one_ttl_and_the_token_stays,
+    observers_see_each_leader_its_values_and_nobody,
+    a_deleted_key_ends_the_leadership_at_once,
+    nested_elections_do_not_see_each_other,
+}
+
 async fn candidates_lead_one_after_another_with_rising_tokens() {
     let etcd = Etcd::start().await;
     let election = join(&etcd, 5).await;
@@ -40,7 +50,6 @@ async fn candidates_lead_one_after_another_with_rising_tokens() {
     assert_eq!(client.leases().await.unwrap().leases().len(), 0);
 }
 
-#[tokio::test(flavor = "multi_thread")]
 async fn the_leader_key_is_the_one_of_the_go_recipe() {
     let etcd = Etcd::start().await;
     let election = join(&etcd, 5).await;
@@ -54,7 +63,6 @@ async fn the_leader_key_is_the_one_of_the_go_recipe() {
     assert_eq!(String::from_utf8(key).unwrap(), expected);
 }
 
-#[tokio::test(flavor = "multi_thread")]
 async fn renewals_go_on_beyond_one_ttl_and_the_token_stays() {
     let etcd = Etcd::start().await;
     let election = join(&etcd, 2).await;
@@ -69,7 +77,6 @@ async fn renewals_go_on_beyond_one_ttl_and_the_token_stays() {
     assert_eq!(leadership.token(), token);
 }
 
-#[tokio::test(flavor = "multi_thread")]
 async fn observers_see_each_leader_its_values_and_nobody() {
     let etcd = Etcd::start().await;
     let election = join(&etcd, 5).await;
@@ -93,7 +100,6 @@ async fn observers_see_each_leader_its_values_and_nobody() {
     soon(seen.wait_for(Option::is_none)).await.unwrap();
 }
 
-#[tokio::test(flavor = "multi_thread")]
 async fn a_deleted_key_ends_the_leadership_at_once() {
     let etcd = Etcd::start().await;
     let election = join(&etcd, 30).await;
@@ -112,7 +118,6 @@ async fn a_deleted_key_ends_the_leadership_at_once() {
     assert!(next.token() > leadership.token());
 }
 
-#[tokio::test(flavor = "multi_thread")]
 async fn nested_elections_do_not_see_each_other() {
     let etcd = Etcd::start().await;
     let outer = join(&etcd, 5).await;

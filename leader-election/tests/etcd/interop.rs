@@ -7,13 +7,12 @@ use leader_election::{Election, Leadership, Resigned, etcd::EtcdElection};
 use tokio::{
     io::{AsyncBufReadExt, BufReader, Lines},
     process::{Child as Process, ChildStdout, Command},
-    sync::mpsc,
     task::JoinHandle,
 };
 
 use crate::{
     campaign,
-    child::{Child, News, Orders},
+    child::{News, Orders, Words},
     join, key_and_lease, lead, queued,
     server::{Etcd, signal},
     soon,
@@ -187,28 +186,24 @@ async fn an_interrupted_etcdctl_leaves_the_queue() {
 async fn etcdctl_follows_ours_that_was_killed_or_interrupted() {
     let etcd = Etcd::start().await;
     let election = join(&etcd, 10).await;
-    let endpoint = etcd.endpoint();
-    let orders = Orders {
-        endpoint: &endpoint,
-        name: "e",
-        ttl: 1,
-        value: "ours",
-        record: None,
-        is_patient: false,
-    };
+    let endpoints = [etcd.endpoint()];
+    let orders = Orders::new(&endpoints, 1, "ours");
     for kills in [true, false] {
-        let (news, mut heard) = mpsc::channel(8);
-        let mut ours = Child::start(&orders, 0, news);
-        let leads = soon(heard.recv()).await;
-        assert!(matches!(leads, Some((0, News::Leads(_)))), "{leads:?}");
+        let mut words = Words::new();
+        let mut ours = words.start(0, &orders);
+        words
+            .until(|_, said| matches!(said, News::Leads { .. }))
+            .await;
         let mut theirs = Ctl::campaign(&etcd, "theirs");
         queued(&election, 2).await;
         let began = tokio::time::Instant::now();
         if kills {
             ours.kill().await;
         } else {
-            ours.interrupt();
-            assert_eq!(soon(heard.recv()).await, Some((0, News::Resigned)));
+            ours.ask("INT");
+            words
+                .until(|_, said| matches!(said, News::Resigned { .. }))
+                .await;
         }
         assert_eq!(theirs.prints().await.1, "theirs");
         let took = began.elapsed();

@@ -6,6 +6,7 @@ mod child;
 mod cluster;
 mod conformance;
 mod early_takeover;
+mod encrypted;
 #[cfg(feature = "_fake-etcd")]
 mod fake;
 mod false_alarms;
@@ -22,10 +23,13 @@ mod overlap;
 mod phantom_win;
 mod proxy;
 mod rebuilt_store;
+mod record;
 mod server;
 mod slow_handover;
 mod stuck_watch;
 mod takeover;
+mod together;
+mod users;
 mod wrong_input;
 
 use std::time::Duration;

@@ -137,7 +137,7 @@ async fn a_restored_snapshot_hands_out_no_token_twice() {
 /// Nobody leads, nor stands in the way of those that know of no older state.
 async fn refuses(etcd: &Etcd, standby: &tokio::task::JoinHandle<Leadership>) {
     let fresh = join(etcd, TTL).await;
-    let watched = timeout(Duration::from_secs(2), async {
+    let watched = timeout(Duration::from_secs(1), async {
         while fresh.candidates().await.expect("etcd serves").is_empty() {
             tokio::time::sleep(Duration::from_millis(5)).await;
         }

@@ -38,6 +38,8 @@ pub(crate) struct Flags {
     pub(crate) advertised_peer_port: u16,
     /// All members, as `--initial-cluster` wants it.
     pub(crate) members: String,
+    /// How clients reach it, `http` or `https`.
+    pub(crate) scheme: &'static str,
     pub(crate) extra: Vec<String>,
 }
 
@@ -56,6 +58,7 @@ impl Etcd {
                 peer_port,
                 advertised_peer_port: peer_port,
                 members: format!("m=http://127.0.0.1:{peer_port}"),
+                scheme: "http",
                 extra: extra.iter().map(|flag| (*flag).to_owned()).collect(),
             });
             if etcd.serves().await {
@@ -215,13 +218,14 @@ impl Drop for Etcd {
 
 fn spawn(dir: &Path, flags: &Flags) -> Child {
     let url = |port: u16| format!("http://127.0.0.1:{port}");
+    let clients = format!("{}://127.0.0.1:{}", flags.scheme, flags.port);
     let child = Command::new(binary("ETCD", "etcd"))
         .args(["--name", &flags.name, "--log-level", "error"])
         .args(["--heartbeat-interval", "50", "--election-timeout", "500"])
         .arg("--data-dir")
         .arg(data(dir))
-        .args(["--listen-client-urls", &url(flags.port)])
-        .args(["--advertise-client-urls", &url(flags.port)])
+        .args(["--listen-client-urls", &clients])
+        .args(["--advertise-client-urls", &clients])
         .args(["--listen-peer-urls", &url(flags.peer_port)])
         .arg("--initial-advertise-peer-urls")
         .arg(url(flags.advertised_peer_port))

@@ -7,15 +7,15 @@ use etcd_client::Client;
 use leader_election::{Election, Resigned, etcd::EtcdElection};
 use tempfile::TempDir;
 use tokio::{
-    sync::mpsc,
     task::JoinSet,
     time::{Instant, sleep},
 };
 
 use crate::{
     campaign,
-    child::{Child, Entry, News, Orders},
+    child::{News, Orders, Words},
     join, lead, queued,
+    record::Entry,
     server::Etcd,
     soak, soon,
 };
@@ -102,18 +102,17 @@ async fn a_hand_over_takes_less_than_10_ms_however_short_the_wait_was() {
 async fn failover(etcd: &Etcd, name: String, ttl: u64, phase: Duration) -> Duration {
     let dir = TempDir::new().expect("a temporary folder");
     let record = dir.path().join("record");
+    let endpoints = [etcd.endpoint()];
     let orders = Orders {
-        endpoint: &etcd.endpoint(),
         name: &name,
-        ttl,
-        value: "a",
         record: Some(&record),
-        is_patient: false,
+        ..Orders::new(&endpoints, ttl, "a")
     };
-    let (news, mut heard) = mpsc::channel(8);
-    let mut leader = Child::start(&orders, 0, news);
-    let leads = soon(heard.recv()).await;
-    assert!(matches!(leads, Some((0, News::Leads(_)))), "{leads:?}");
+    let mut words = Words::new();
+    let mut leader = words.start(0, &orders);
+    words
+        .until(|_, said| matches!(said, News::Leads { .. }))
+        .await;
     let config = crate::config(ttl);
     let election = EtcdElection::connect([etcd.endpoint()], &name, config).await;
     let election = election.expect("settings are right");

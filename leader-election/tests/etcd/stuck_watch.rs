@@ -1,5 +1,6 @@
 //! Hunts candidates that rely on a watch whose answers no longer come, while their
 //! renewals are served.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::time::Duration;
 
@@ -7,7 +8,8 @@ use leader_election::{Loss, Resigned};
 use tokio::time::Instant;
 
 use crate::{
-    campaign, config, join, join_at, lead, proxy::Proxy, queued, server::Etcd, soon, watching,
+    campaign, config, join, join_at, lead, proxy::Proxy, queued, server::Etcd, soon,
+    together::together, watching,
 };
 
 const TTL: u64 = 6;
@@ -18,7 +20,12 @@ const SLACK: Duration = Duration::from_secs(1);
 const WATCHES: u64 = 1;
 const RENEWALS: u64 = 2;
 
-#[tokio::test(flavor = "multi_thread")]
+together! {
+    watches_are_stuck:
+    a_leader_without_its_watch_learns_from_a_renewal_that_its_key_is_gone,
+    a_candidate_without_its_watch_opens_a_new_one_and_wins,
+}
+
 async fn a_leader_without_its_watch_learns_from_a_renewal_that_its_key_is_gone() {
     let etcd = Etcd::start().await;
     let proxy = Proxy::start(etcd.port()).await;
@@ -39,7 +46,6 @@ async fn a_leader_without_its_watch_learns_from_a_renewal_that_its_key_is_gone()
     assert!(proxy.swallowed() > 0);
 }
 
-#[tokio::test(flavor = "multi_thread")]
 async fn a_candidate_without_its_watch_opens_a_new_one_and_wins() {
     let etcd = Etcd::start().await;
     let proxy = Proxy::start(etcd.port()).await;

@@ -1,12 +1,13 @@
 //! Hunts successors that begin before a takeover delay is over, or on a lease that is not
 //! theirs any more.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::time::Duration;
 
 use leader_election::{Election, Leadership, etcd::EtcdElection};
 use tokio::time::Instant;
 
-use crate::{config, lead, queued, server::Etcd, soon};
+use crate::{config, lead, queued, server::Etcd, soon, together::together};
 
 const DELAY: Duration = Duration::from_millis(500);
 
@@ -24,7 +25,13 @@ fn campaign(election: &EtcdElection) -> tokio::task::JoinHandle<(Leadership, Ins
     })
 }
 
-#[tokio::test(flavor = "multi_thread")]
+together! {
+    takeovers:
+    a_successor_waits_half_a_second_after_the_delete_and_keeps_its_lease,
+    a_lease_outlives_a_delay_that_is_longer,
+    a_lease_revoked_in_the_delay_means_the_back_of_the_queue,
+}
+
 async fn a_successor_waits_half_a_second_after_the_delete_and_keeps_its_lease() {
     let etcd = Etcd::start().await;
     let election = delayed(&etcd, 2, DELAY).await;
@@ -48,7 +55,6 @@ async fn a_successor_waits_half_a_second_after_the_delete_and_keeps_its_lease() 
 }
 
 /// The delay is longer than the lease: it lives because it is renewed meanwhile.
-#[tokio::test(flavor = "multi_thread")]
 async fn a_lease_outlives_a_delay_that_is_longer() {
     let etcd = Etcd::start().await;
     let delay = Duration::from_secs(3);
@@ -76,7 +82,6 @@ async fn a_lease_outlives_a_delay_that_is_longer() {
     assert!(looks > 1 && leadership.is_valid());
 }
 
-#[tokio::test(flavor = "multi_thread")]
 async fn a_lease_revoked_in_the_delay_means_the_back_of_the_queue() {
     let etcd = Etcd::start().await;
     let delay = Duration::from_secs(2);

@@ -14,6 +14,7 @@ use crate::{
     proxy::Proxy,
     server::{Etcd, free_port},
     soon,
+    users::{RIGHT, as_root, user, with_users},
 };
 
 async fn connect(endpoint: String, options: EtcdOptions) -> Result<EtcdElection, Error> {
@@ -27,7 +28,7 @@ async fn connect(endpoint: String, options: EtcdOptions) -> Result<EtcdElection,
 }
 
 /// The text with those of all its causes.
-fn told(error: &Error) -> String {
+pub(crate) fn told(error: &Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(error) = cause {
@@ -56,51 +57,32 @@ async fn an_unreachable_etcd_is_told_and_waited_for() {
     assert!(campaign.is_err(), "a campaign waits for etcd");
 }
 
-/// Etcd with the users root and, for the election `e`, user.
-async fn with_users() -> Etcd {
-    let etcd = Etcd::start().await;
-    for arguments in [
-        "user add root:rootpw",
-        "user grant-role root root",
-        "role add election",
-        "role grant-permission election readwrite e/ e0",
-        "role grant-permission election readwrite leader-election/life/e",
-        "user add user:right",
-        "user grant-role user election",
-        "user add other:right",
-        "auth enable",
-    ] {
-        let arguments: Vec<_> = arguments.split(' ').collect();
-        etcd.ctl(&arguments);
-    }
-    etcd
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn wrong_credentials_are_refused_once_and_say_what_to_do() {
-    let etcd = with_users().await;
+    let etcd = with_users("300").await;
+    as_root(&etcd, &format!("user add other:{RIGHT}"));
     let proxy = Proxy::start(etcd.port()).await;
     let cases = [
-        (Some(("user", "wrong")), "correct them"),
-        (Some(("nobody", "right")), "correct them"),
+        (Some(("candidate", "wrong")), "correct them"),
+        (Some(("nobody", RIGHT)), "correct them"),
         (None, "give a user and a password"),
         // A user without the role.
-        (Some(("other", "right")), "the role needs to read and write"),
+        (Some(("other", RIGHT)), "the role needs to read and write"),
     ];
-    for (user, advice) in cases {
-        let options = match user {
-            Some((name, password)) => EtcdOptions::default().with_user(name, password),
+    for (name, advice) in cases {
+        let options = match name {
+            Some((name, password)) => user(name, password),
             None => EtcdOptions::default(),
         };
         let before = proxy.connections();
         let error = connect(proxy.endpoint(), options).await.unwrap_err();
-        assert_eq!(error.kind(), ErrorKind::Denied, "{user:?}");
+        assert_eq!(error.kind(), ErrorKind::Denied, "{name:?}");
         assert!(error.to_string().contains(advice), "{}", told(&error));
         // Asked once, not in a loop.
         let asked = proxy.connections() - before;
-        assert!(asked <= 2, "{user:?}: {asked} connections");
+        assert!(asked <= 2, "{name:?}: {asked} connections");
     }
-    let options = EtcdOptions::default().with_user("user", "right");
+    let options = user("candidate", RIGHT);
     let election = connect(etcd.endpoint(), options).await.unwrap();
     assert!(lead(&election, b"a").await.is_valid());
 }
@@ -108,11 +90,10 @@ async fn wrong_credentials_are_refused_once_and_say_what_to_do() {
 /// Credentials that were right when the election was joined, and no longer are.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_campaign_ends_when_its_credentials_are_no_longer_right() {
-    let etcd = with_users().await;
-    let options = EtcdOptions::default().with_user("user", "right");
+    let etcd = with_users("300").await;
+    let options = user("candidate", RIGHT);
     let election = connect(etcd.endpoint(), options).await.unwrap();
-    let root = ["--user", "root:rootpw"];
-    etcd.ctl(&[&root[..], &["user", "revoke-role", "user", "election"]].concat());
+    as_root(&etcd, "user revoke-role candidate candidate");
     let error = soon(election.campaign(b"a")).await.unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Denied, "{}", told(&error));
 }
@@ -158,54 +139,6 @@ async fn a_list_in_one_text_is_refused_and_several_texts_are_not() {
     assert!(EtcdElection::connect(several, "e", config(5)).await.is_ok());
     let first = [&*list[..18].to_owned()];
     assert!(EtcdElection::connect(first, "e", config(5)).await.is_ok());
-}
-
-/// The endpoint says http, and etcd speaks TLS only.
-#[tokio::test]
-async fn plain_text_to_an_etcd_with_tls_is_told_and_retried() {
-    let (port, dir) = (free_port(), tempfile::tempdir().unwrap());
-    let mut etcd = with_tls(port, dir.path());
-    let endpoint = format!("http://127.0.0.1:{port}");
-    let election = connect(endpoint, EtcdOptions::default()).await.unwrap();
-    let listens = async {
-        while tokio::net::TcpStream::connect(("127.0.0.1", port))
-            .await
-            .is_err()
-        {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    soon(listens).await;
-    let error = election.scope().await.unwrap_err();
-    println!("{}", told(&error));
-    assert_eq!(error.kind(), ErrorKind::Unavailable);
-    assert!(
-        !told(&error).contains("refused"),
-        "etcd listens: {}",
-        told(&error)
-    );
-    etcd.kill().await.unwrap();
-}
-
-/// Starts etcd with a certificate of its own making.
-fn with_tls(port: u16, dir: &std::path::Path) -> tokio::process::Child {
-    let client = format!("https://127.0.0.1:{port}");
-    let peer = format!("http://127.0.0.1:{}", free_port());
-    let mut command = tokio::process::Command::new("etcd");
-    command
-        .args(["--name", "m", "--auto-tls", "--data-dir"])
-        .arg(dir.join("data"))
-        .args(["--listen-client-urls", &client])
-        .args(["--advertise-client-urls", &client])
-        .args(["--listen-peer-urls", &peer])
-        .args(["--initial-advertise-peer-urls", &peer])
-        .args(["--initial-cluster", &format!("m={peer}")])
-        .stdout(std::process::Stdio::null())
-        .stderr(std::process::Stdio::null())
-        .kill_on_drop(true);
-    command
-        .spawn()
-        .expect("the package etcd-server is installed")
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -17,7 +17,7 @@ fn long_leases_make_for_no_long_pauses() {
     }
     core.renewals.start(now);
     let attempt = core.renewals.send(now);
-    core.renewals.failed(now, attempt, false);
+    core.renewals.failed(now, attempt, Again::Soon);
     assert!(
         core.renewals
             .next_due()
@@ -67,4 +67,41 @@ fn a_leader_does_not_back_off_before_its_deadline() {
     lead(&mut core, at(0.0));
     let sent = failing(&mut core, 9.9);
     assert!(sent.len() > 25, "{} renewals", sent.len());
+}
+
+/// Each try may cost the store the check of a password.
+#[test]
+fn a_leader_that_is_refused_asks_again_no_sooner_than_if_it_had_timed_out() {
+    let config = ElectionConfig::for_ttl(TTL);
+    let timeout = config.renew_timeout;
+    let mut core = candidate_with(config);
+    lead(&mut core, at(0.0));
+    let refusal = || Some(Error::new(ErrorKind::Denied, "wrong password"));
+    let (mut sent, mut waits) = (Vec::new(), vec![at(0.0)]);
+    let (call, error) = (Call::Wait, refusal());
+    core.step(at(0.0), Input::Failed { call, error });
+    let mut now = at(0.0);
+    while now < at(9.9) {
+        for action in core.step(now, Input::Tick) {
+            match action {
+                Action::Renew { attempt, .. } => {
+                    sent.push(now);
+                    let error = refusal();
+                    core.step(now, Input::RenewalFailed { attempt, error });
+                }
+                Action::Wait { .. } => {
+                    waits.push(now);
+                    let (call, error) = (Call::Wait, refusal());
+                    core.step(now, Input::Failed { call, error });
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        now = core.next_wake().expect("it goes on");
+    }
+    for tries in [sent, waits] {
+        let pauses: Vec<_> = tries.windows(2).map(|pair| pair[1] - pair[0]).collect();
+        assert!(pauses.len() >= 3, "{pauses:?}");
+        assert!(pauses.iter().all(|pause| *pause >= timeout), "{pauses:?}");
+    }
 }

@@ -4,15 +4,16 @@
 //! must not hold up the next one: they are tried beside each other, one a little after
 //! the other, and only one that has answered a read counts.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
-use etcd_client::{Channel, Client, ConnectOptions, Error as EtcdError};
+use etcd_client::{Client, Error as EtcdError};
 use tokio::{
     task::JoinSet,
     time::{sleep, timeout},
 };
 use tonic::{Status, transport::Endpoint};
 
+use super::Login;
 use crate::{
     Error, ErrorKind,
     etcd::failure::{is_of_the_link, lacks_tls, to_error},
@@ -28,7 +29,7 @@ const SILENCE: Duration = Duration::from_secs(1);
 /// How to connect.
 #[derive(Clone)]
 pub(super) struct Dial {
-    pub(super) options: ConnectOptions,
+    pub(super) login: Arc<Login>,
     /// The key that is read.
     pub(super) probe: Vec<u8>,
     /// Within this the caller wants a connection, and its answer.
@@ -68,7 +69,9 @@ impl Dial {
                     );
                     return Err(Error::new(ErrorKind::Invalid, text).with_source(error));
                 }
-                Err(error) if !is_of_the_link(&error) => return Err(to_error(error)),
+                Err(error) if !is_of_the_link(&error) && !self.login.is_missing(&error) => {
+                    return Err(to_error(error));
+                }
                 Err(error) => error,
             };
             failed[index] = true;
@@ -102,10 +105,9 @@ impl Dial {
     /// Connects, logs in, and reads something, linearizably: the member can reach the
     /// others.
     async fn connect(self, endpoint: Endpoint) -> Result<Client, EtcdError> {
-        let channel = Channel::Tonic(endpoint.connect_lazy());
-        let client = Client::from_channel(channel, Some(self.options)).await?;
+        let client = self.login.connect(&endpoint).await?;
         match client.clone().get(self.probe, None).await {
-            Err(error) if is_of_the_link(&error) => Err(error),
+            Err(error) if is_of_the_link(&error) || self.login.is_missing(&error) => Err(error),
             // The call that follows tells of any other error.
             Ok(_) | Err(_) => Ok(client),
         }

@@ -1,6 +1,7 @@
 //! Connections to etcd: one endpoint at a time, another one when it fails.
 
 mod dial;
+mod login;
 
 use std::{
     fmt,
@@ -9,13 +10,14 @@ use std::{
     time::Duration,
 };
 
-use etcd_client::{Client, ConnectOptions, Error as EtcdError};
+use etcd_client::{Client, Error as EtcdError};
 use tokio::{sync::OnceCell, time::timeout};
 use tonic::transport::Endpoint;
 
 use self::dial::Dial;
+pub(super) use self::login::Login;
 use super::{
-    failure::{is_of_the_link, to_error},
+    failure::{is_of_the_link, is_refused_login, to_error},
     watch::{Watch, Watched},
 };
 use crate::{Error, ErrorKind, clock::tokio_now};
@@ -24,7 +26,7 @@ use crate::{Error, ErrorKind, clock::tokio_now};
 /// it fails or has no answer in time.
 pub(super) struct Link {
     endpoints: Vec<Endpoint>,
-    options: ConnectOptions,
+    login: Arc<Login>,
     /// What a new connection reads first, to see that it is served.
     probe: Vec<u8>,
     current: Mutex<Current>,
@@ -55,13 +57,13 @@ impl Link {
     /// and the user may read `probe`.
     pub(super) fn new(
         endpoints: Vec<Endpoint>,
-        options: ConnectOptions,
+        login: Arc<Login>,
         probe: &[u8],
         limit: Duration,
     ) -> Self {
         Self {
             endpoints,
-            options,
+            login,
             probe: probe.to_vec(),
             current: Mutex::new(Current {
                 number: 0,
@@ -104,6 +106,18 @@ impl Link {
         self.replace(number);
     }
 
+    /// Logs in as another user for what is called from now on.
+    pub(super) fn set_user(&self, name: String, password: String) {
+        self.login.change(name, password);
+        self.log_in_anew();
+    }
+
+    /// Logs in anew for what is called from now on.
+    pub(super) fn log_in_anew(&self) {
+        let number = self.lock().number;
+        self.replace(number);
+    }
+
     /// Returns how long a call may take.
     pub(super) fn limit(&self) -> Duration {
         self.limit
@@ -131,6 +145,13 @@ impl Link {
         let answer = answer.await;
         suspicion.is_answered = true;
         let answer = answer.unwrap_or_else(|_| Err(self.no_answer()));
+        let is_replaced = self.lock().number != current.number;
+        let answer = match answer {
+            Ok(Err(error)) if self.login.is_missing(&error) => Err(new_login(error)),
+            Ok(Err(error)) if is_replaced && is_refused_login(&error) => Err(new_login(error)),
+            Err(error) if is_replaced && error.kind() == ErrorKind::Denied => Err(new_login(error)),
+            answer => answer,
+        };
         let is_broken = match &answer {
             Ok(answer) => answer.as_ref().is_err_and(is_of_the_link),
             Err(_) => true,
@@ -148,7 +169,7 @@ impl Link {
         let mut in_turn = self.endpoints.clone();
         in_turn.rotate_left(number % count);
         let dial = Dial {
-            options: self.options.clone(),
+            login: Arc::clone(&self.login),
             probe: self.probe.clone(),
             limit: self.limit,
         };
@@ -194,4 +215,11 @@ impl Drop for Suspicion<'_> {
             self.link.replace(self.number);
         }
     }
+}
+
+/// Makes an error that a new connection makes good: etcd's authentication was turned on, or
+/// another user set, since the call's was opened.
+fn new_login(error: impl std::error::Error + Send + Sync + 'static) -> Error {
+    let text = "the connection to etcd has an old login or none: the next call logs in";
+    Error::new(ErrorKind::Unavailable, text).with_source(error)
 }

@@ -1,79 +1,50 @@
 //! E05: the login expires while a standby waits.
 
-use std::{io::Write, process::Stdio, time::Duration};
+use std::time::Duration;
 
-use leader_election::{
-    Election, ErrorKind, Leadership, Resigned,
-    etcd::{EtcdElection, EtcdOptions},
-};
-use tempfile::TempDir;
+use leader_election::{Election, ErrorKind, Leadership, Resigned, etcd::EtcdElection};
 use tokio::time::{Instant, sleep};
 
 use super::passed;
 use crate::{
-    config, lead,
+    config,
+    faults::renewed,
+    lead,
     proxy::{Proxy, Way},
     queued,
     server::Etcd,
     soak, soon,
+    together::together,
+    users::{AUTHENTICATE, RIGHT, as_root, set_password, user, with_signed_tokens, with_users},
 };
 
 const TTL: u64 = 3;
-const AUTHENTICATE: &str = "grpc_method=\"Authenticate\"";
-
-/// An etcd with users: `root`, and `candidate` with no more than it needs.
-async fn start(token_ttl: &str) -> Etcd {
-    let tokens = ["--auth-token", "simple", "--auth-token-ttl", token_ttl];
-    with_users(Etcd::start_with(&tokens).await)
-}
-
-fn with_users(etcd: Etcd) -> Etcd {
-    let life = "leader-election/life/e";
-    for command in [
-        "user add root:root",
-        "user grant-role root root",
-        "role add candidates",
-        "role grant-permission candidates readwrite e/ e0",
-        &format!("role grant-permission candidates readwrite {life}"),
-        "user add candidate:right",
-        "user grant-role candidate candidates",
-        "auth enable",
-    ] {
-        etcd.ctl(&command.split(' ').collect::<Vec<_>>());
-    }
-    etcd
-}
-
-async fn with_signed_tokens() -> (Etcd, TempDir) {
-    let dir = TempDir::new().unwrap();
-    let key = dir.path().join("key");
-    std::fs::write(&key, "a key of thirty-two bytes or more").unwrap();
-    let token = format!("jwt,priv-key={},sign-method=HS256,ttl=5m", key.display());
-    let etcd = Etcd::start_with(&["--auth-token", &token]).await;
-    (with_users(etcd), dir)
-}
-
-fn login(password: &str) -> EtcdOptions {
-    EtcdOptions::default().with_user("candidate", password)
-}
 
 async fn join(endpoint: String, password: &str) -> Result<EtcdElection, leader_election::Error> {
-    EtcdElection::connect_with([endpoint], "e", config(TTL), login(password)).await
+    EtcdElection::connect_with([endpoint], "e", config(TTL), user("candidate", password)).await
 }
 
 fn wait(election: &EtcdElection) -> tokio::task::JoinHandle<Leadership> {
     crate::campaign(election, b"s")
 }
 
-#[tokio::test(flavor = "multi_thread")]
+together! {
+    logins_expire:
+    a_standby_logs_in_anew_and_leads_in_time,
+    a_leader_outlives_a_change_of_the_users,
+    a_watch_that_is_refused_for_its_login_is_opened_again,
+    a_leader_outlives_the_end_of_its_logins,
+    a_wrong_password_is_told_once_and_never_tried_in_a_loop,
+}
+
 async fn a_standby_logs_in_anew_and_leads_in_time() {
     // Shorter than the lease: a login counts from its last use, and each wait uses it.
     let (token_ttl, idle) = if soak() { ("2", 15) } else { ("1", 4) };
-    let etcd = start(token_ttl).await;
+    let etcd = with_users(token_ttl).await;
     let proxy = Proxy::start(etcd.port()).await;
-    let leads = join(proxy.endpoint(), "right").await.unwrap();
+    let leads = join(proxy.endpoint(), RIGHT).await.unwrap();
     let leader = lead(&leads, b"l").await;
-    let standby = join(etcd.endpoint(), "right").await.unwrap();
+    let standby = join(etcd.endpoint(), RIGHT).await.unwrap();
     let waits = wait(&standby);
     queued(&standby, 2).await;
     sleep(Duration::from_secs(idle)).await;
@@ -94,20 +65,21 @@ async fn a_standby_logs_in_anew_and_leads_in_time() {
 
 /// Tokens that are signed carry the revision of the users, and are too old after any
 /// change of them.
-#[tokio::test(flavor = "multi_thread")]
 async fn a_leader_outlives_a_change_of_the_users() {
     let (etcd, _dir) = with_signed_tokens().await;
-    outlives("E05-changed-users", &etcd, &["user", "add", "other:other"]).await;
+    outlives("E05-changed-users", &etcd, || {
+        as_root(&etcd, "user add other:other")
+    })
+    .await;
 }
 
 /// A watch that comes with such a token is refused in other words.
-#[tokio::test(flavor = "multi_thread")]
 async fn a_watch_that_is_refused_for_its_login_is_opened_again() {
     let (etcd, _dir) = with_signed_tokens().await;
     let proxy = Proxy::start(etcd.port()).await;
-    let election = join(etcd.endpoint(), "right").await.unwrap();
+    let election = join(etcd.endpoint(), RIGHT).await.unwrap();
     let leader = lead(&election, b"l").await;
-    let standby = join(proxy.endpoint(), "right").await.unwrap();
+    let standby = join(proxy.endpoint(), RIGHT).await.unwrap();
     proxy.hold_up_at(&election.leader_key(&leader));
     let waits = wait(&standby);
     let held = async {
@@ -116,7 +88,7 @@ async fn a_watch_that_is_refused_for_its_login_is_opened_again() {
         }
     };
     soon(held).await;
-    change_users(&etcd, &["user", "add", "other:other"]);
+    as_root(&etcd, "user add other:other");
     proxy.set_up(Way::Pass);
     sleep(Duration::from_secs(1)).await;
     assert!(!waits.is_finished(), "it waits on");
@@ -126,50 +98,34 @@ async fn a_watch_that_is_refused_for_its_login_is_opened_again() {
 }
 
 /// Another password, or the same again, ends all tokens of a user.
-#[tokio::test(flavor = "multi_thread")]
 async fn a_leader_outlives_the_end_of_its_logins() {
-    let etcd = start("300").await;
-    outlives("E05-ended-logins", &etcd, &["user", "passwd", "candidate"]).await;
+    let etcd = with_users("300").await;
+    outlives("E05-ended-logins", &etcd, || {
+        set_password(&etcd, "candidate", RIGHT)
+    })
+    .await;
 }
 
-async fn outlives(case: &str, etcd: &Etcd, change: &[&str]) {
-    let election = join(etcd.endpoint(), "right").await.unwrap();
+async fn outlives(case: &str, etcd: &Etcd, change: impl FnOnce()) {
+    let election = join(etcd.endpoint(), RIGHT).await.unwrap();
     let leader = lead(&election, b"l").await;
     let waits = wait(&election);
     queued(&election, 2).await;
     let logins = ["grpc_server_started_total", AUTHENTICATE];
     let before = etcd.metric(&logins).await;
-    change_users(etcd, change);
-    let changed = Instant::now();
-    while changed.elapsed() < Duration::from_secs(TTL + 1) {
-        assert!(leader.is_valid());
-        assert!(!waits.is_finished());
-        sleep(Duration::from_millis(50)).await;
+    change();
+    for _ in 0..2 {
+        renewed(&leader, TTL).await;
     }
+    assert!(!waits.is_finished());
     assert_eq!(leader.resign().await, Resigned::Released);
     assert!(soon(waits).await.unwrap().token() > leader.token());
     // One login is etcdctl's.
     passed(case, etcd.metric(&logins).await - before - 1);
 }
 
-fn change_users(etcd: &Etcd, change: &[&str]) {
-    let mut command = etcd.ctl_command(&["--user", "root:root"]);
-    command
-        .args(change)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null());
-    if change[1] == "passwd" {
-        command.arg("--interactive=false");
-    }
-    let mut child = command.spawn().unwrap();
-    // Where a password is asked for.
-    child.stdin.take().unwrap().write_all(b"right\n").unwrap();
-    assert!(child.wait().unwrap().success());
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn a_wrong_password_is_told_once_and_never_tried_in_a_loop() {
-    let etcd = start("300").await;
+    let etcd = with_users("300").await;
     let logins = ["grpc_server_handled_total", AUTHENTICATE, "InvalidArgument"];
     let error = soon(Box::pin(join(etcd.endpoint(), "wrong"))).await;
     let error = error.unwrap_err();

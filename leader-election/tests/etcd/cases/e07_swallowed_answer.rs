@@ -11,8 +11,7 @@ use tokio::time::{Instant, sleep};
 use super::passed;
 use crate::{boot_time, join_at, lead, proxy::Proxy, server::Etcd, soak, soon};
 
-#[tokio::test(flavor = "multi_thread")]
-async fn a_swallowed_answer_costs_one_attempt_and_no_leadership() {
+pub(super) async fn a_swallowed_answer_costs_one_attempt_and_no_leadership() {
     let (ttl, faults, pause) = if soak() { (6, 3, 10) } else { (3, 2, 1) };
     let ttl = Duration::from_secs(ttl);
     let limits = ElectionConfig::for_ttl(ttl);

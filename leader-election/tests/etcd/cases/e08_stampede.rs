@@ -4,26 +4,28 @@ use std::{collections::BTreeMap, time::Duration};
 
 use tokio::time::{Instant, sleep, timeout};
 
-use super::{
-    child::{Candidate, Said, Words},
-    passed,
+use super::passed;
+use crate::{
+    boot_time,
+    child::{Child, News, Orders, Words},
+    cluster::Cluster,
+    server::Etcd,
+    soak,
 };
-use crate::{boot_time, cluster::Cluster, server::Etcd, soak};
 
 const TTL: Duration = Duration::from_secs(2);
 const USABLE: Duration = Duration::from_millis(1998);
 const CANDIDATES: usize = 9;
 /// Within this there is a leader again.
 const FAILOVER: Duration = Duration::from_secs(4);
-const SIGKILL: i32 = 9;
 
 /// When each token was valid: from its first word to its last deadline.
 #[derive(Default)]
 struct History(BTreeMap<u64, (Duration, Duration)>);
 
 impl History {
-    fn add(&mut self, said: Said) {
-        if let Said::Leads {
+    fn add(&mut self, said: News) {
+        if let News::Leads {
             token,
             at,
             deadline,
@@ -48,9 +50,16 @@ impl History {
     }
 }
 
+fn orders(endpoints: &[String]) -> Orders<'_> {
+    Orders {
+        tells_renewals: true,
+        ..Orders::new(endpoints, TTL.as_secs(), "one of nine")
+    }
+}
+
 struct Crowd {
     words: Words,
-    candidates: Vec<Candidate>,
+    candidates: Vec<Child>,
     endpoints: Vec<String>,
     history: History,
     /// Rises with the leaderships.
@@ -60,7 +69,7 @@ struct Crowd {
 impl Crowd {
     fn start(endpoints: Vec<String>) -> Self {
         let words = Words::new();
-        let start = |number| words.start(number, &endpoints, TTL);
+        let start = |number| words.start(number, &orders(&endpoints));
         Self {
             candidates: (0..CANDIDATES).map(start).collect(),
             words,
@@ -72,12 +81,12 @@ impl Crowd {
 
     /// Waits for someone who leads, with a deadline beyond this; returns who.
     async fn leads_beyond(&mut self, least: Duration) -> usize {
-        let is_wanted = |_, said| matches!(said, Said::Leads { deadline, .. } if deadline > least);
+        let is_wanted = |_, said| matches!(said, News::Leads { deadline, .. } if deadline > least);
         let said = self.words.until(is_wanted).await;
         let mut leader = 0;
         for (number, said) in said {
             self.history.add(said);
-            if let Said::Leads { token, .. } = said {
+            if let News::Leads { token, .. } = said {
                 assert!(token >= self.token, "{token} after {}", self.token);
                 (leader, self.token) = (number, token);
             }
@@ -111,10 +120,8 @@ async fn nine_candidates_whose_leaders_are_killed_never_overlap() {
         let pause = TTL.mul_f64(random.f64());
         crowd.listen(pause).await;
         let (token, at) = (crowd.token, boot_time());
-        crowd.candidates[leader].signal("KILL");
-        let (signal, _) = crowd.candidates[leader].ended().await;
-        killed += u64::from(signal == Some(SIGKILL));
-        let again = crowd.words.start(leader, &crowd.endpoints, TTL);
+        killed += crowd.candidates[leader].kill().await;
+        let again = crowd.words.start(leader, &orders(&crowd.endpoints));
         crowd.candidates[leader] = again;
         while crowd.token == token {
             leader = crowd.leads_beyond(at).await;

@@ -99,8 +99,7 @@ impl Led {
     }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn dead_and_mute_endpoints_hold_nothing_up() {
+pub(super) async fn dead_and_mute_endpoints_hold_nothing_up() {
     let (leading, outage) = if soak() { (30, 5) } else { (1, 2) };
     let mut etcd = Etcd::start().await;
     let mute = Mute::start().await;

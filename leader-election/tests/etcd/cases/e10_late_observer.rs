@@ -32,8 +32,7 @@ async fn compact(etcd: &Etcd, writes: usize) {
     client.compact(newest, Some(physical)).await.unwrap();
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn an_observer_survives_compaction_and_outages() {
+pub(super) async fn an_observer_survives_compaction_and_outages() {
     let outage = Duration::from_secs(if soak() { 10 } else { 1 });
     let mut etcd = Etcd::start().await;
     let proxy = Proxy::start(etcd.port()).await;

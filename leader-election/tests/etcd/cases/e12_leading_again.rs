@@ -8,12 +8,11 @@ use tokio::{
     time::{sleep, timeout},
 };
 
-use super::{
-    child::{Said, Words},
-    passed,
-};
+use super::passed;
 use crate::{
-    boot_time, campaign, join_at, lead,
+    boot_time, campaign,
+    child::{Child, News, Orders, Words},
+    join_at, lead,
     proxy::Proxy,
     queued,
     server::{Etcd, stopped_threads},
@@ -22,23 +21,24 @@ use crate::{
 
 const TTL: Duration = Duration::from_secs(3);
 
-#[tokio::test(flavor = "multi_thread")]
-async fn stopped_candidates_that_go_on_lead_again() {
+pub(super) async fn stopped_candidates_that_go_on_lead_again() {
     let pause = Duration::from_secs(if soak() { 10 } else { 4 });
     let etcd = Etcd::start().await;
     let mut words = Words::new();
-    let start = |number| words.start(number, &[etcd.endpoint()], TTL);
+    let endpoints = [etcd.endpoint()];
+    let orders = Orders::new(&endpoints, TTL.as_secs(), "one of three");
+    let start = |number| words.start(number, &orders);
     let candidates: Vec<_> = (0..3).map(start).collect();
     let direct = join_at(&[etcd.endpoint()], TTL.as_secs()).await;
     queued(&direct, 3).await;
     let said = words
-        .until(|_, said| matches!(said, Said::Leads { .. }))
+        .until(|_, said| matches!(said, News::Leads { .. }))
         .await;
-    let Some((leader, Said::Leads { token, .. })) = said.last().copied() else {
+    let Some((leader, News::Leads { token, .. })) = said.last().copied() else {
         unreachable!("ends with the leader's word");
     };
 
-    candidates.iter().for_each(|one| one.signal("STOP"));
+    candidates.iter().for_each(Child::stop);
     sleep(pause).await;
     let stopped = candidates
         .iter()
@@ -47,10 +47,8 @@ async fn stopped_candidates_that_go_on_lead_again() {
     // The former leader is one of those that go on.
     let go_on = [leader, (leader + 1) % 3];
     let at = boot_time();
-    go_on
-        .iter()
-        .for_each(|number| candidates[*number].signal("CONT"));
-    let is_new = |_, said| matches!(said, Said::Leads { token: new, .. } if new > token);
+    go_on.iter().for_each(|number| candidates[*number].go_on());
+    let is_new = |_, said| matches!(said, News::Leads { token: new, .. } if new > token);
     let wins = timeout(TTL + Duration::from_secs(2), words.until(is_new)).await;
     let (winner, _) = *wins.expect("leads in time").last().unwrap();
     assert!(go_on.contains(&winner));

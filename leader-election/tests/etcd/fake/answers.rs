@@ -3,9 +3,11 @@
 
 use etcd_client::proto::PbTxnResponse;
 use leader_election::Resigned;
+use tokio::task::JoinSet;
+use tonic::Status;
 
 use super::{Deadlines, Fake, Fate, bent, lead, renewals::errors};
-use crate::soon;
+use crate::{soon, together::together};
 
 /// Bends this many answers to transactions.
 fn spoil(fake: &Fake, count: u64, spoil: impl Fn(&mut PbTxnResponse) + Send + 'static) {
@@ -35,27 +37,35 @@ async fn win_beyond(count: u64, how: impl Fn(&mut PbTxnResponse) + Send + 'stati
     assert_eq!(fake.candidates(), 0);
 }
 
-#[tokio::test(flavor = "multi_thread")]
+together! {
+    answers_are_bent:
+    an_answer_without_a_header_is_no_answer,
+    an_answer_without_its_reads_is_no_answer,
+    an_answer_without_its_first_read_is_no_answer,
+    an_answer_without_its_last_read_is_no_answer,
+    an_answer_with_empty_steps_is_no_answer,
+    a_scope_is_never_one_that_etcd_does_not_have,
+    an_incomplete_proof_confirms_no_renewal_and_ends_no_leadership,
+    an_error_in_passing_ends_no_campaign,
+    a_resign_whose_answer_is_an_error_is_repeated_until_it_is_known,
+}
+
 async fn an_answer_without_a_header_is_no_answer() {
     win_beyond(3, |answer| answer.header = None).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
 async fn an_answer_without_its_reads_is_no_answer() {
     win_beyond(4, |answer| answer.responses.clear()).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
 async fn an_answer_without_its_first_read_is_no_answer() {
     win_beyond(4, |answer| drop(answer.responses.remove(0))).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
 async fn an_answer_without_its_last_read_is_no_answer() {
     win_beyond(4, |answer| drop(answer.responses.pop())).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
 async fn an_answer_with_empty_steps_is_no_answer() {
     let empty = |answer: &mut PbTxnResponse| {
         answer
@@ -66,7 +76,6 @@ async fn an_answer_with_empty_steps_is_no_answer() {
     win_beyond(4, empty).await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
 async fn a_scope_is_never_one_that_etcd_does_not_have() {
     let fake = Fake::start().await;
     let election = fake.join().await;
@@ -86,7 +95,6 @@ async fn a_scope_is_never_one_that_etcd_does_not_have() {
     assert_eq!(election.scope().await.unwrap(), scope);
 }
 
-#[tokio::test(flavor = "multi_thread")]
 async fn an_incomplete_proof_confirms_no_renewal_and_ends_no_leadership() {
     type Spoil = fn(&mut PbTxnResponse);
     let ways: [Spoil; 3] = [
@@ -94,45 +102,53 @@ async fn an_incomplete_proof_confirms_no_renewal_and_ends_no_leadership() {
         |answer| answer.responses.clear(),
         |answer| drop(answer.responses.remove(0)),
     ];
+    let mut all = JoinSet::new();
     for way in ways {
-        let fake = Fake::start().await;
-        let election = fake.join().await;
-        let leadership = lead(&election, b"a").await.unwrap();
-        let deadlines = Deadlines::of(&leadership);
-        let before = deadlines.last();
-        // The leader's own watch reads once as it begins.
-        fake.watched(1).await;
-        spoil(&fake, 2, way);
-        bent(&fake, 2).await;
-        assert_eq!(deadlines.last(), before);
-        deadlines.next().await;
-        assert!(leadership.is_valid());
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn an_error_in_passing_ends_no_campaign() {
-    for status in errors() {
-        let fake = Fake::start().await;
-        let election = fake.join().await;
-        let mut left = 3;
-        let answer = status.clone();
-        fake.bend_txns(move |_, _, kept| {
-            if left == 0 {
-                return Fate::Kept(kept);
-            }
-            left -= 1;
-            // What was asked for is done all the same.
-            Fate::Refused(answer.clone())
+        all.spawn(async move {
+            let fake = Fake::start().await;
+            let election = fake.join().await;
+            let leadership = lead(&election, b"a").await.unwrap();
+            let deadlines = Deadlines::of(&leadership);
+            let before = deadlines.last();
+            // The leader's own watch reads once as it begins.
+            fake.watched(1).await;
+            spoil(&fake, 2, way);
+            bent(&fake, 2).await;
+            assert_eq!(deadlines.last(), before);
+            deadlines.next().await;
+            assert!(leadership.is_valid());
         });
-        let leadership = lead(&election, b"a").await.unwrap();
-        assert_eq!(fake.bent(), 3, "{status:?}");
-        assert_eq!(fake.candidates(), 1, "{status:?}");
-        assert_eq!(leadership.resign().await, Resigned::Released, "{status:?}");
     }
+    all.join_all().await;
 }
 
-#[tokio::test(flavor = "multi_thread")]
+async fn an_error_in_passing_ends_no_campaign() {
+    let mut all = JoinSet::new();
+    for status in errors() {
+        all.spawn(an_error_ends_no_campaign(status));
+    }
+    all.join_all().await;
+}
+
+async fn an_error_ends_no_campaign(status: Status) {
+    let fake = Fake::start().await;
+    let election = fake.join().await;
+    let mut left = 3;
+    let answer = status.clone();
+    fake.bend_txns(move |_, _, kept| {
+        if left == 0 {
+            return Fate::Kept(kept);
+        }
+        left -= 1;
+        // What was asked for is done all the same.
+        Fate::Refused(answer.clone())
+    });
+    let leadership = lead(&election, b"a").await.unwrap();
+    assert_eq!(fake.bent(), 3, "{status:?}");
+    assert_eq!(fake.candidates(), 1, "{status:?}");
+    assert_eq!(leadership.resign().await, Resigned::Released, "{status:?}");
+}
+
 async fn a_resign_whose_answer_is_an_error_is_repeated_until_it_is_known() {
     for status in errors() {
         let fake = Fake::start().await;

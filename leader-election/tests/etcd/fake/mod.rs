@@ -1,10 +1,12 @@
 //! Answers that no real etcd gives on demand, from a server on the stubs of etcd's
 //! client that keeps keys, leases and watches as etcd does and bends what a script names.
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 mod answers;
 mod grants;
 mod model;
 mod renewals;
+mod round_trips;
 mod script;
 mod serve;
 mod stale_watch;
@@ -151,6 +153,11 @@ impl Fake {
 
     fn bent(&self) -> u64 {
         self.state.script.bent()
+    }
+
+    /// How many late answers to transactions were still wanted when they were due.
+    fn late(&self) -> u64 {
+        self.state.script.late()
     }
 
     /// How many answers about progress were sent.

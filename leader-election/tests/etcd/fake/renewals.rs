@@ -8,12 +8,24 @@ use tokio::task::JoinSet;
 use tonic::Status;
 
 use super::{Deadlines, Fake, Fate, TTL, bent, lead};
-use crate::{boot_time, config, soon};
+use crate::{boot_time, config, soon, together::together};
 
 /// More than scheduling takes.
 const SLACK: Duration = Duration::from_millis(900);
 
-#[tokio::test(flavor = "multi_thread")]
+together! {
+    renewals_are_bent:
+    a_ttl_of_zero_ends_the_leadership_though_its_key_is_there,
+    a_ttl_of_zero_while_waiting_is_a_new_place_at_the_back,
+    a_verified_renewal_does_not_count_without_the_key,
+    an_unverified_renewal_counts_without_the_key,
+    a_renewal_of_another_raft_term_than_its_read_does_not_count,
+    a_late_answer_counts_from_when_it_was_asked_for,
+    answers_beyond_the_limit_end_the_leadership_at_its_deadline,
+    a_renewal_whose_stream_ends_early_is_sent_again,
+    errors_of_etcd_cost_attempts_and_no_leadership,
+}
+
 async fn a_ttl_of_zero_ends_the_leadership_though_its_key_is_there() {
     let fake = Fake::start().await;
     let election = fake.join().await;
@@ -28,7 +40,6 @@ async fn a_ttl_of_zero_ends_the_leadership_though_its_key_is_there() {
     assert_eq!(fake.candidates(), 1, "the fake has deleted nothing");
 }
 
-#[tokio::test(flavor = "multi_thread")]
 async fn a_ttl_of_zero_while_waiting_is_a_new_place_at_the_back() {
     let fake = Fake::start().await;
     let (first, second) = (fake.join().await, fake.join().await);
@@ -58,7 +69,6 @@ async fn a_ttl_of_zero_while_waiting_is_a_new_place_at_the_back() {
     assert!(won.token() > place, "not with the place that was lost");
 }
 
-#[tokio::test(flavor = "multi_thread")]
 async fn a_verified_renewal_does_not_count_without_the_key() {
     let fake = Fake::start().await;
     let election = fake.join().await;
@@ -78,11 +88,10 @@ async fn a_verified_renewal_does_not_count_without_the_key() {
     assert!(fake.bent() > 0);
 }
 
-#[tokio::test(flavor = "multi_thread")]
 async fn an_unverified_renewal_counts_without_the_key() {
     let fake = Fake::start().await;
     let options = EtcdOptions::default().with_verify_renewals(false);
-    let election = fake.join_with(options).await;
+    let (election, other) = (fake.join_with(options).await, fake.join().await);
     let leadership = lead(&election, b"a").await.unwrap();
     let deadlines = Deadlines::of(&leadership);
     fake.watched(1).await;
@@ -90,7 +99,6 @@ async fn an_unverified_renewal_counts_without_the_key() {
     fake.delete(&[leadership.token()]);
     // The documented danger: another leads as well, for one TTL, after which the
     // watch is opened anew.
-    let other = fake.join().await;
     let other = lead(&other, b"b").await.unwrap();
     deadlines.next().await;
     assert!(leadership.is_valid() && other.is_valid());
@@ -99,7 +107,6 @@ async fn an_unverified_renewal_counts_without_the_key() {
     assert_eq!(soon(leadership.lost()).await, Loss::Removed);
 }
 
-#[tokio::test(flavor = "multi_thread")]
 async fn a_renewal_of_another_raft_term_than_its_read_does_not_count() {
     const FAULTS: u64 = 2;
     let fake = Fake::start().await;
@@ -124,7 +131,6 @@ async fn a_renewal_of_another_raft_term_than_its_read_does_not_count() {
     assert_eq!(leadership.resign().await, Resigned::Released);
 }
 
-#[tokio::test(flavor = "multi_thread")]
 async fn a_late_answer_counts_from_when_it_was_asked_for() {
     let fake = Fake::start().await;
     let election = fake.join().await;
@@ -143,7 +149,6 @@ async fn a_late_answer_counts_from_when_it_was_asked_for() {
     assert!(leadership.is_valid());
 }
 
-#[tokio::test(flavor = "multi_thread")]
 async fn answers_beyond_the_limit_end_the_leadership_at_its_deadline() {
     let fake = Fake::start().await;
     let election = fake.join().await;
@@ -158,7 +163,6 @@ async fn answers_beyond_the_limit_end_the_leadership_at_its_deadline() {
     assert!(fake.bent() > 2, "it was tried again");
 }
 
-#[tokio::test(flavor = "multi_thread")]
 async fn a_renewal_whose_stream_ends_early_is_sent_again() {
     let fake = Fake::start().await;
     let election = fake.join().await;
@@ -173,7 +177,6 @@ async fn a_renewal_whose_stream_ends_early_is_sent_again() {
     assert!(leadership.is_valid());
 }
 
-#[tokio::test(flavor = "multi_thread")]
 async fn errors_of_etcd_cost_attempts_and_no_leadership() {
     let mut all = JoinSet::new();
     for status in errors() {

@@ -45,6 +45,8 @@ pub(super) struct Script {
     pub(super) watch: Mutex<Option<Bend<PbWatchResponse>>>,
     /// How many answers were not kept as they were.
     bent: AtomicU64,
+    /// How many late answers to transactions were still wanted when they were due.
+    late: AtomicU64,
 }
 
 // ===== impl Script =====
@@ -52,6 +54,18 @@ pub(super) struct Script {
 impl Script {
     pub(super) fn bent(&self) -> u64 {
         self.bent.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn late(&self) -> u64 {
+        self.late.load(Ordering::Relaxed)
+    }
+
+    /// Sends the answer to a transaction; dropped where its caller cancels it.
+    pub(super) async fn send(&self, fate: Fate<PbTxnResponse>) -> Result<PbTxnResponse, Status> {
+        let is_late = matches!(fate, Fate::Late(..));
+        let answer = fate.single().await;
+        self.late.fetch_add(u64::from(is_late), Ordering::Relaxed);
+        answer
     }
 
     /// Decides about an answer.

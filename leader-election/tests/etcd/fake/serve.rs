@@ -43,7 +43,7 @@ impl PbKvService for Serves {
             self.0.script.fate_of_txn(&mut model, &asked, answer)
         };
         self.0.tell();
-        fate.single().await.map(Response::new)
+        self.0.script.send(fate).await.map(Response::new)
     }
 
     type RangeStreamStream = Answers<etcd_client::proto::PbRangeStreamResponse>;

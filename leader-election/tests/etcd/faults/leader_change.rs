@@ -1,27 +1,11 @@
 //! etcd itself changes its leader, or a member is cut off from the others.
 
-use std::time::Duration;
+use leader_election::Loss;
 
-use leader_election::{Leadership, Loss};
-use tokio::time::sleep;
-
-use super::proven;
-use crate::{boot_time, campaign, cluster::Cluster, join_at, lead, queued, soon};
+use super::{proven, renewed};
+use crate::{campaign, cluster::Cluster, join_at, lead, queued, soon, together::together};
 
 const TTL: u64 = 6;
-
-/// Waits until a renewal is confirmed that was sent from now on.
-async fn renewed(leadership: &Leadership) {
-    let usable = Duration::from_secs(TTL).mul_f64(0.999);
-    let now = boot_time();
-    let renewed = async {
-        while leadership.deadline() < now + usable {
-            assert!(leadership.is_valid());
-            sleep(Duration::from_millis(10)).await;
-        }
-    };
-    soon(renewed).await;
-}
 
 /// All endpoints, those of this member first.
 fn endpoints(cluster: &Cluster, first: usize) -> Vec<String> {
@@ -30,7 +14,13 @@ fn endpoints(cluster: &Cluster, first: usize) -> Vec<String> {
     all
 }
 
-#[tokio::test(flavor = "multi_thread")]
+together! {
+    members_of_etcd_come_and_go:
+    a_leader_outlives_a_stopped_leader_of_etcd,
+    a_cluster_without_a_majority_is_an_etcd_that_is_stopped,
+    a_client_of_a_cut_off_member_moves_to_another,
+}
+
 async fn a_leader_outlives_a_stopped_leader_of_etcd() {
     let cluster = Cluster::start().await;
     let etcds_leader = cluster.leader().await;
@@ -40,7 +30,7 @@ async fn a_leader_outlives_a_stopped_leader_of_etcd() {
     queued(&election, 2).await;
     let token = leadership.token();
     cluster.members[etcds_leader].stop();
-    renewed(&leadership).await;
+    renewed(&leadership, TTL).await;
     let stopped = cluster.members[etcds_leader].stopped_threads();
     assert_eq!(leadership.token(), token);
     // The one that waits has moved, too.
@@ -49,7 +39,6 @@ async fn a_leader_outlives_a_stopped_leader_of_etcd() {
     proven("etcd leader change", stopped);
 }
 
-#[tokio::test(flavor = "multi_thread")]
 async fn a_cluster_without_a_majority_is_an_etcd_that_is_stopped() {
     let cluster = Cluster::start().await;
     let election = join_at(&endpoints(&cluster, 2), 2).await;
@@ -67,7 +56,6 @@ async fn a_cluster_without_a_majority_is_an_etcd_that_is_stopped() {
     proven("no majority", stopped);
 }
 
-#[tokio::test(flavor = "multi_thread")]
 async fn a_client_of_a_cut_off_member_moves_to_another() {
     let cluster = Cluster::start().await;
     let cut_off = (cluster.leader().await + 1) % 3;
@@ -77,7 +65,7 @@ async fn a_client_of_a_cut_off_member_moves_to_another() {
     queued(&election, 2).await;
     let token = leadership.token();
     cluster.cut_off(cut_off).await;
-    renewed(&leadership).await;
+    renewed(&leadership, TTL).await;
     assert_eq!(leadership.token(), token);
     leadership.resign().await;
     assert!(soon(waits).await.unwrap().token() > token);

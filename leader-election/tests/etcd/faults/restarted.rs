@@ -8,9 +8,16 @@ use tokio::time::sleep;
 use super::proven;
 use crate::{
     boot_time, campaign, config, join, join_at, lead, proxy::Proxy, queued, server::Etcd, soon,
+    together::together,
 };
 
-#[tokio::test(flavor = "multi_thread")]
+together! {
+    etcd_is_started_again:
+    a_leader_outlives_a_restart_within_its_lease,
+    a_leader_of_an_emptied_etcd_is_told_that_it_was_reset,
+    a_leader_that_expired_gives_its_key_back_when_etcd_serves_again,
+}
+
 async fn a_leader_outlives_a_restart_within_its_lease() {
     let mut etcd = Etcd::start().await;
     let proxy = Proxy::start(etcd.port()).await;
@@ -36,7 +43,6 @@ async fn a_leader_outlives_a_restart_within_its_lease() {
     proven("restarted", proxy.refused());
 }
 
-#[tokio::test(flavor = "multi_thread")]
 async fn a_leader_of_an_emptied_etcd_is_told_that_it_was_reset() {
     let mut etcd = Etcd::start().await;
     let election = join(&etcd, 10).await;
@@ -64,7 +70,6 @@ async fn a_leader_of_an_emptied_etcd_is_told_that_it_was_reset() {
 
 /// etcd starts all leases anew when it is back: the key of a leader that expired meanwhile
 /// would block the standby for as long again.
-#[tokio::test(flavor = "multi_thread")]
 async fn a_leader_that_expired_gives_its_key_back_when_etcd_serves_again() {
     let mut etcd = Etcd::start().await;
     let (first, second) = (join(&etcd, 5).await, join(&etcd, 5).await);

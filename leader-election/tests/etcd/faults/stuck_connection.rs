@@ -12,7 +12,7 @@ use crate::{campaign, config, join, join_at, lead, proxy::Proxy, queued, server:
 async fn a_stuck_connection_of_many_watches_is_replaced_once() {
     let etcd = Etcd::start().await;
     let proxy = Proxy::start(etcd.port()).await;
-    let (election, direct) = (join_at(&[proxy.endpoint()], 6).await, join(&etcd, 6).await);
+    let (election, direct) = (join_at(&[proxy.endpoint()], 3).await, join(&etcd, 3).await);
     let leadership = lead(&election, b"a").await;
     let all: Vec<_> = (0..5).map(|_| campaign(&election, b"b")).collect();
     let mut seen = election.observe();
@@ -28,7 +28,7 @@ async fn a_stuck_connection_of_many_watches_is_replaced_once() {
     };
     soon(replaced).await;
     // All watches notice: each after at most twice the renew timeout, and a pause.
-    sleep(4 * config(6).renew_timeout).await;
+    sleep(4 * config(3).renew_timeout).await;
     assert_eq!(proxy.connections(), 3);
     // They live on the new one.
     assert!(leadership.is_valid());
