@@ -3,6 +3,7 @@
 mod admission;
 mod desk;
 mod error;
+mod gate;
 mod lock;
 mod mark;
 mod state;
@@ -22,6 +23,11 @@ use crate::token::{Scope, Token};
 use desk::{Call, Desk};
 use state::State;
 use store::Store;
+
+/// What the gate is made of; a model of it is made of other ones.
+mod sync {
+    pub(super) use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+}
 
 const DEFAULT_DRAIN_WAIT: Duration = Duration::from_secs(5);
 
@@ -116,22 +122,10 @@ impl Fence {
     /// the call if that matters.
     pub async fn admit<T: Into<Token>>(&self, token: T) -> Result<Admission, AdmitError> {
         let token = token.into();
-        let desk = &self.handle.desk;
-        let mut call = Call::new(desk);
-        loop {
-            // Listens before it looks, or it would miss what happens in between.
-            let changed = desk.changed.notified();
-            if let Some(outcome) = call.admit(&token, self.drain_wait) {
-                let (term, revoked) = outcome?;
-                return Ok(Admission::new(
-                    Arc::clone(&self.handle),
-                    term,
-                    token,
-                    revoked,
-                ));
-            }
-            changed.await;
+        if !self.handle.desk.enter(&token) {
+            self.wait_for(&token).await?;
         }
+        Ok(Admission::new(Arc::clone(&self.handle), token))
     }
 
     /// Like [`admit`](Self::admit), for code without async: blocks the thread.
@@ -191,6 +185,20 @@ impl Fence {
                 changed.await;
             }
         })
+    }
+
+    /// Waits until `token` is counted as admitted.
+    async fn wait_for(&self, token: &Token) -> Result<(), AdmitError> {
+        let desk = &self.handle.desk;
+        let mut call = Call::new(desk);
+        loop {
+            // Listens before it looks, or it would miss what happens in between.
+            let changed = desk.changed.notified();
+            if let Some(outcome) = call.admit(token, self.drain_wait) {
+                return outcome;
+            }
+            changed.await;
+        }
     }
 
     fn with_desk(desk: Desk) -> Self {
