@@ -9,6 +9,14 @@ const MS: Duration = Duration::from_millis(1);
 
 thread_local! {
     static NOW: Cell<Duration> = const { Cell::new(Duration::from_secs(100)) };
+    /// What happens right after the clock was read.
+    static NEXT: Cell<Option<Box<dyn FnOnce()>>> = const { Cell::new(None) };
+}
+
+fn now_and_next() -> Duration {
+    let now = NOW.get();
+    NEXT.take().into_iter().for_each(|next| next());
+    now
 }
 
 fn now() -> Duration {
@@ -60,6 +68,28 @@ fn a_lease_is_taken_once_it_has_stood_still_for_its_ttl_by_the_takers_own_clock(
         a.try_take(&db).unwrap().is_none(),
         "a late release frees nothing"
     );
+}
+
+#[test]
+fn the_takers_time_begins_after_it_has_read_the_row() {
+    let (folder, db) = open_file();
+    let other = open(folder.path().join("lease")).unwrap();
+    let (mut a, mut b) = (candidate("a"), candidate("b"));
+    b.clock = now_and_next;
+    let mut first = a.try_take(&db).unwrap().unwrap();
+    // Time passes for the taker between its clock and the row, and the holder renews.
+    NEXT.set(Some(Box::new(move || {
+        pass(TTL / 2);
+        first.renew(&other).unwrap().unwrap();
+    })));
+    assert!(b.try_take(&db).unwrap().is_none());
+    pass(TTL / 2);
+    assert!(
+        b.try_take(&db).unwrap().is_none(),
+        "it was renewed a moment ago"
+    );
+    pass(TTL);
+    assert_eq!(b.try_take(&db).unwrap().unwrap().token, 2);
 }
 
 #[test]
