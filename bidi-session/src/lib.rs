@@ -11,10 +11,15 @@
 //! they have seen. The *generation* counts the streams of a pool: each session has its
 //! own. The *incarnation* is the worker's, for one life of its process.
 //!
-//! The README says what happens on each end, and lists the features; the names of the
-//! metrics are in `docs/metrics.md`.
+//! The page [`guide`](mod@guide) has concepts, recipes, pitfalls, how to test your own code,
+//! and what drop does. The README lists the features; the names of the metrics are in
+//! `docs/metrics.md`.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![warn(missing_docs, clippy::exhaustive_enums, clippy::exhaustive_structs)]
+
+#[cfg(any(doc, all(doctest, feature = "tonic", feature = "test-util")))]
+#[doc = include_str!("../docs/guide.md")]
+pub mod guide {}
 
 mod clock;
 mod config;

@@ -55,6 +55,7 @@ pub mod embedded;
 pub mod etcd;
 pub mod input;
 pub mod journal;
+pub mod lease;
 pub mod memory;
 pub mod meta;
 pub mod process;

@@ -5,9 +5,15 @@
 //! *Resource fencing* makes the damage zero: a [`Fence`] at the resource refuses
 //! every effect whose [`Token`] is not the highest seen.
 //!
-//! The README says what each half does and does not guarantee.
+//! The README says what each half does and does not guarantee. The page
+//! [`guide`](mod@guide) has concepts, recipes, pitfalls, how to test your own code, and what
+//! drop does.
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![warn(missing_docs, clippy::exhaustive_enums, clippy::exhaustive_structs)]
+
+#[cfg(any(doc, doctest))]
+#[doc = include_str!("../docs/guide.md")]
+pub mod guide {}
 
 mod alarm;
 mod backstop;

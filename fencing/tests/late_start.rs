@@ -179,6 +179,29 @@ fn run_drops_its_future_at_the_cancel_point() {
 }
 
 #[test]
+fn a_run_that_is_dropped_drops_its_work_and_leaves_the_guard_live() {
+    let (watchdog, simulation, _hand) = simulated();
+    let guard = watchdog.guard(7, ms(110_000)).unwrap();
+    let work = Arc::new(());
+    let held = Arc::clone(&work);
+    let mut run = Box::pin(guard.run(async move {
+        let _held = held;
+        pending::<()>().await;
+    }));
+    let mut cancelled = Box::pin(guard.cancelled());
+    assert!(poll_once(run.as_mut()).is_pending());
+    assert!(poll_once(cancelled.as_mut()).is_pending());
+    drop((run, cancelled));
+    assert_eq!(Arc::strong_count(&work), 1, "the work is dropped");
+    simulation.tick();
+    guard.check().unwrap();
+    assert_eq!(
+        (guard.state(), simulation.actions()),
+        (GuardState::Live, vec![])
+    );
+}
+
+#[test]
 fn run_returns_what_was_done_in_time_and_nothing_else() {
     let (watchdog, _, hand) = simulated();
     let guard = watchdog.guard(7, ms(110_000)).unwrap();

@@ -9,6 +9,9 @@
 //! One driver serves every backend over the small [`Store`] seam;
 //! [`MemoryElection`] is the embedded one.
 //!
+//! The page [`guide`](mod@guide) has concepts, recipes, pitfalls, how to test your own code,
+//! and what drop does.
+//!
 //! # Examples
 //!
 //! ```
@@ -29,6 +32,10 @@
 //! ```
 #![cfg_attr(docsrs, feature(doc_cfg))]
 #![warn(missing_docs, clippy::exhaustive_enums, clippy::exhaustive_structs)]
+
+#[cfg(any(doc, doctest))]
+#[doc = include_str!("../docs/guide.md")]
+pub mod guide {}
 
 mod backoff;
 mod candidacy;

@@ -221,3 +221,29 @@ async fn a_follower_that_panics_gives_the_leadership_up() {
     assert_eq!(leader.resign().await, Resigned::Released);
     assert_eq!(election.places(), 0);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_resign_that_is_dropped_after_its_first_poll_goes_on() {
+    let election = MemoryElection::simulated(config(), 1);
+    let leader = election.campaign(b"a").await.unwrap();
+    tokio::select! {
+        biased;
+        outcome = leader.resign() => panic!("answered at once: {outcome}"),
+        () = std::future::ready(()) => {}
+    }
+    assert!(!leader.is_valid(), "over with the first poll");
+    // Its drop would resign as well.
+    std::mem::forget(leader);
+    let soon = tokio::time::timeout(secs(0.1), election.campaign(b"b")).await;
+    assert_eq!(soon.unwrap().unwrap().token(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leadership_outlives_the_last_handle_of_its_election() {
+    let election = MemoryElection::simulated(config(), 1);
+    let leader = election.campaign(b"a").await.unwrap();
+    drop(election);
+    tokio::time::sleep(secs(60.0)).await;
+    assert!(leader.is_valid());
+    assert_eq!(leader.resign().await, Resigned::Released);
+}

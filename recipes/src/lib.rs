@@ -15,6 +15,7 @@ pub mod etcd_own;
 pub mod file;
 pub mod object_log;
 pub mod postgres;
+pub mod row_lease;
 pub mod sqlite;
 mod write;
 

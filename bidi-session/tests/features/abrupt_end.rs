@@ -1,19 +1,21 @@
 //! Ends that come from outside: a runtime that shuts down, a name look-up that blocks.
 
 use std::net::SocketAddr;
-use std::sync::Mutex;
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use bidi_session::tonic::Tonic;
+use bidi_session::tonic::{Acceptor, SessionStream, Tonic};
 use bidi_session::{EventKind, Events, InjectError, Pool, PoolConfig, RoundError, SendErrorKind};
 use tokio::runtime::{Builder, Runtime};
 use tokio::time::Instant;
 use tonic::transport::Endpoint;
+use tonic::{Request, Response, Status, Streaming};
 
+use crate::real::wire::worker_server::Worker;
 use crate::real::{
-    AT_ONCE, Connect, Host, LONG, Node, Reply, WorkerClient, barrier, command, connect, connected,
-    next, note, within,
+    AT_ONCE, Command, Connect, Host, LONG, Node, Reply, WorkerClient, barrier, command, connect,
+    connected, disconnected, failed_attempt, next, note, within,
 };
 
 fn runtimes() -> [Runtime; 2] {
@@ -53,7 +55,7 @@ fn use_afterwards(pool: &Pool<Connect>, events: &mut Events<Connect>, host: &Hos
 #[test]
 fn handles_outlive_their_runtime_and_say_that_the_pool_is_closed() {
     for runtime in runtimes() {
-        let (silent, _sessions) = Node::played(bidi_session::tonic::Acceptor::new("w1", 1, 0));
+        let (silent, _sessions) = Node::played(Acceptor::new("w1", 1, 0));
         let host = Host::start(silent);
         let (pool, mut events, round) = runtime.block_on(async {
             let (pool, events) = crate::real::pool(1);
@@ -201,4 +203,42 @@ async fn nothing_is_left_of_a_pool_but_its_last_events() {
         "{told:?}"
     );
     assert_eq!(told[1..], [EventKind::Removed]);
+}
+
+/// Lends its acceptor to each stream until the test takes it away.
+struct Lender(Arc<Mutex<Option<Acceptor>>>);
+
+#[tonic::async_trait]
+impl Worker for Lender {
+    type ControlStream = SessionStream<Reply>;
+
+    async fn control(
+        &self,
+        request: Request<Streaming<Command>>,
+    ) -> Result<Response<Self::ControlStream>, Status> {
+        let acceptor = self.0.lock().unwrap().clone();
+        let acceptor = acceptor.ok_or_else(|| Status::unavailable("no acceptor is left"))?;
+        let handler = |mut session: crate::real::WorkerSession| async move {
+            while session.recv().await.is_some() {}
+        };
+        acceptor.serve(request, handler).await
+    }
+
+    async fn apply(&self, _: Request<Command>) -> Result<Response<Reply>, Status> {
+        Err(Status::unimplemented("streams only"))
+    }
+}
+
+#[tokio::test]
+async fn the_last_acceptor_that_goes_ends_its_session() {
+    let acceptor = Arc::new(Mutex::new(Some(Acceptor::new("w1", 1, 0))));
+    let host = Host::start(Lender(Arc::clone(&acceptor)));
+    let (pool, mut events) = crate::real::pool(1);
+    pool.insert("w1", host.endpoint());
+    connected(&mut events).await;
+    drop(acceptor.lock().unwrap().take());
+    let (_, reason) = disconnected(&mut events).await;
+    assert!(reason.contains("acceptor was closed"), "{reason}");
+    let text = failed_attempt(&mut events).await;
+    assert!(text.contains("no acceptor is left"), "{text}");
 }

@@ -23,4 +23,3 @@ mod rig;
 mod slow_insert;
 mod stalled_owner;
 mod stubborn_door;
-mod unheld_claim;

@@ -123,22 +123,3 @@ async fn a_new_value_keeps_key_token_and_lease() {
     assert_eq!(key_and_lease(&etcd, leadership.token()).await, before);
     assert_ne!(before.1, 0);
 }
-
-/// The documents say what is tested: each test that they name has to be there.
-#[test]
-fn every_test_that_the_documents_name_exists() {
-    let tests = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/etcd");
-    let document = include_str!("../../docs/wire.md");
-    let quoted = document.split('`').skip(1).step_by(2);
-    let names: Vec<_> = quoted.filter_map(|name| name.split_once("::")).collect();
-    assert!(names.len() > 20, "{names:?}");
-    for (module, test) in names {
-        let places = ["", "cases/", "faults/"];
-        let files = places.map(|place| format!("{tests}/{place}{module}.rs"));
-        let mut sources = files
-            .iter()
-            .filter_map(|file| std::fs::read_to_string(file).ok());
-        let is_there = sources.any(|source| source.contains(&format!("fn {test}()")));
-        assert!(is_there, "there is no {module}::{test}");
-    }
-}

@@ -1,3 +1,5 @@
+mod reset;
+
 use std::io;
 
 use proptest::prelude::*;
