@@ -12,12 +12,15 @@ use etcd_client::{
     Compare, CompareOp, DeleteOptions, GetOptions, KeyValue, PutOptions, SortOrder, SortTarget,
     Txn, TxnOp, TxnResponse,
 };
+use fencing::Guard;
 use leader_election::{Leadership, etcd::EtcdElection};
 use prost::Message;
 use tonic::async_trait;
 
 use super::keys::Keys;
 use super::link::{Link, Unreachable, reads};
+use super::sweep::sweep;
+use crate::roster::Roster;
 use crate::store::{CommitError, Ledger, Output};
 use crate::wire::{Delta, Epoch, Manifest};
 
@@ -38,6 +41,7 @@ pub struct EtcdLedger {
 #[derive(Clone, Debug)]
 struct Seat {
     token: u64,
+    scope: String,
     leader_key: Vec<u8>,
     head: Manifest,
     /// What the next commit replaces; zero where there is none.
@@ -187,6 +191,7 @@ impl Ledger for EtcdLedger {
             .map_err(|error| CommitError::Broken(error.to_string()))?;
         *self.seat() = Some(Seat {
             token: leadership.token(),
+            scope: leadership.scope().to_owned(),
             leader_key: self.election.leader_key(leadership),
             head: head.clone(),
             head_revision,
@@ -221,16 +226,23 @@ impl Ledger for EtcdLedger {
         Ok(())
     }
 
-    async fn clean(&self) -> io::Result<usize> {
+    async fn clean(&self, guard: &Guard, roster: &Roster) -> io::Result<usize> {
         let Some(seat) = self.seat().clone() else {
             return Ok(0);
         };
-        let output = self.output.clone();
-        let cleaned = tokio::task::spawn_blocking(move || {
+        let (output, scope) = (self.output.clone(), seat.scope.clone());
+        let permit = guard.permit().map_err(io::Error::other)?;
+        let found = tokio::task::spawn_blocking(move || {
             let deltas = seat.deltas.iter().map(String::as_str).collect();
-            output.remove_unreferenced(&deltas, &seat.head)
+            let left = output.leftovers(&deltas, &seat.head)?;
+            // Parts are the leaders' own. The permit ends with them: the process ends
+            // before another can lead, whatever keeps the disk busy.
+            let parts = output.remove_parts(&left.parts)?;
+            drop(permit);
+            io::Result::Ok((parts, left.deltas))
         });
-        cleaned.await.map_err(io::Error::other)?
+        let (parts, deltas) = found.await.map_err(io::Error::other)??;
+        Ok(parts + sweep(guard, &scope, roster, deltas).await?)
     }
 
     fn output(&self) -> &Output {

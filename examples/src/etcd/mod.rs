@@ -8,6 +8,7 @@
 //! | a leader looks at workers and requests | `board` | `workers/`, `requests/` |
 //! | a user asks for something and waits for the answer | `errand` | `requests/<id>`, `answers/<id>` |
 //! | a leader tells what it does | `bulletin` | `status` |
+//! | a leader has workers remove what was never committed | `sweep` | |
 //! | what happened, from etcd's own history | `history` | all of them |
 //!
 //! The election is `<name>/leader`.
@@ -20,6 +21,7 @@ mod keys;
 mod ledger;
 mod link;
 mod registration;
+mod sweep;
 
 pub use board::Board;
 pub use bulletin::publish;

@@ -9,6 +9,7 @@ use bidi_session::{Events, Pool, PoolConfig, WorkerId};
 use fencing::Guard;
 use leader_election::Leadership;
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::additions::Additions;
@@ -74,8 +75,11 @@ pub(super) struct Reign<'a> {
     /// Sessions that came up since the assignment and hold no shard of it.
     pub(super) joined: Vec<WorkerId>,
     pub(super) injected_at: tokio::time::Instant,
-    /// Above zero, files of lost barriers may lie about.
     pub(super) recoveries_since_commit: u32,
+    /// Files of lost barriers may lie about.
+    pub(super) has_leftovers: bool,
+    /// What removes such files; it ends with the reign.
+    pub(super) cleaning: JoinSet<()>,
 }
 
 impl<'a> Reign<'a> {
@@ -135,6 +139,8 @@ impl<'a> Reign<'a> {
             joined: Vec::new(),
             injected_at: tokio::time::Instant::now(),
             recoveries_since_commit: 0,
+            has_leftovers: false,
+            cleaning: JoinSet::new(),
         };
         reign.sync_pool();
         Ok(reign)
@@ -234,7 +240,10 @@ impl<'a> Reign<'a> {
     }
 
     /// Ends the sessions and keeps what the pool counted.
-    pub(super) async fn close(self) {
+    pub(super) async fn close(mut self) {
+        if self.head.last {
+            self.clean_up().await;
+        }
         self.meta.journal.dropped(self.pool.counters());
         self.pool.close().await;
     }

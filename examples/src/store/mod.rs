@@ -20,6 +20,7 @@ mod ledger;
 pub(crate) mod output;
 
 pub use chain::{AppendError, Appended, Chain, ChainError};
+pub use clean::Leftovers;
 pub use commit::CommitError;
 pub use error::StoreError;
 pub use folder::{Snapshot, Store};

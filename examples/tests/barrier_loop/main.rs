@@ -9,6 +9,7 @@ mod kills;
 mod large_input;
 mod late_worker;
 mod restart;
+mod stale_cleaner;
 mod stray_answers;
 mod support;
 mod wrong_input;
