@@ -8,5 +8,6 @@ mod values;
 pub use embedded::{Args, When};
 #[cfg(feature = "etcd")]
 pub use processes::{
-    AskArgs, ClusterArgs, ComputeArgs, LoopArgs, MetaArgs, MetaCommand, RunArgs, StoreArgs,
+    AskArgs, ClusterArgs, ComputeArgs, LoopArgs, MetaArgs, MetaCommand, RestoreArgs, RunArgs,
+    StoreArgs,
 };

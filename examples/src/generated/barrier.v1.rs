@@ -177,6 +177,9 @@ pub struct Manifest {
     /// The requests that this commit answers.
     #[prost(message, repeated, tag = "10")]
     pub applied: ::prost::alloc::vec::Vec<Applied>,
+    /// The scopes of tokens under which the chain was before it was restored.
+    #[prost(string, repeated, tag = "11")]
+    pub replaces: ::prost::alloc::vec::Vec<::prost::alloc::string::String>,
 }
 /// A part of the input: a stored plan, complete and synced before it is named here.
 #[derive(Clone, PartialEq, Eq, Hash, ::prost::Message)]

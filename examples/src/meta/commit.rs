@@ -132,6 +132,7 @@ impl Reign<'_> {
             positions: self.plan.reached(&self.head.positions),
             parts: self.head.parts.clone(),
             closed: self.head.closed,
+            replaces: self.head.replaces.clone(),
             ..Manifest::default()
         };
         for (worker, reply) in answers {

@@ -92,21 +92,7 @@ impl<'a> Reign<'a> {
     ) -> Result<Self, Turn> {
         let token = leadership.token();
         // Before any work is handed out: from here on no lower term can commit.
-        let head = loop {
-            let error = match meta.ledger.begin(leadership).await {
-                Ok(head) => break head,
-                Err(CommitError::Broken(why)) => return Err(Turn::Failed(why)),
-                Err(error @ CommitError::Stale { .. }) => {
-                    return Err(Turn::Lost(error.to_string()));
-                }
-                Err(error) => error,
-            };
-            meta.hindered(&error.to_string());
-            tokio::select! {
-                () = stop.cancelled() => return Err(Turn::Stopped),
-                () = tokio::time::sleep(AGAIN) => {}
-            }
-        };
+        let head = begin(meta, leadership, stop).await?;
         let mut input = meta.input.clone();
         let plan = input.plan(&head.parts);
         let plan = plan.map_err(|error| Turn::Failed(error.to_string()))?;
@@ -279,6 +265,36 @@ impl<'a> Reign<'a> {
     pub(super) fn count_stray(&self, reply: &Reply) {
         let is_older = reply.epoch.is_some_and(|epoch| epoch.term < self.token);
         self.meta.journal.stray(is_older);
+    }
+}
+
+/// Admits the token and returns the chain's head; tells what keeps it from that.
+async fn begin(
+    meta: &Candidate,
+    leadership: &Leadership,
+    stop: &CancellationToken,
+) -> Result<Manifest, Turn> {
+    let mut told = String::new();
+    loop {
+        let error = match meta.ledger.begin(leadership).await {
+            Ok(head) => return Ok(head),
+            Err(CommitError::Broken(why)) => return Err(Turn::Failed(why)),
+            Err(error @ CommitError::Stale { .. }) => return Err(Turn::Lost(error.to_string())),
+            Err(error) => error.to_string(),
+        };
+        meta.status.send_modify(|status| {
+            status.phase = Phase::Recovering;
+            status.leader.clone_from(&meta.name);
+            status.token = leadership.token();
+        });
+        if error != told {
+            meta.hindered(&error);
+            told = error;
+        }
+        tokio::select! {
+            () = stop.cancelled() => return Err(Turn::Stopped),
+            () = tokio::time::sleep(AGAIN) => {}
+        }
     }
 }
 

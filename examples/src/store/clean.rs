@@ -113,11 +113,16 @@ pub(crate) fn part_name(term: u64, n: u64) -> String {
     format!("{term}-{n}-part")
 }
 
-/// Returns the worker that writes a delta of this name, or `None` for a name that is none.
+/// What the name of a delta ends with until it is whole.
+pub(crate) const SCRATCH: &str = ".tmp";
+
+/// Returns the worker that writes a delta of this name, or wrote a part of it; `None` for
+/// a name that is none.
 #[must_use]
 pub(crate) fn writer_of(name: &str) -> Option<&str> {
     epoch_of(name)?;
-    name.splitn(3, '-').nth(2)
+    let writer = name.splitn(3, '-').nth(2)?;
+    Some(writer.strip_suffix(SCRATCH).unwrap_or(writer))
 }
 
 fn epoch_of(name: &str) -> Option<Epoch> {

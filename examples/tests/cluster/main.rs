@@ -8,6 +8,7 @@ mod killed_process;
 mod late_worker;
 mod lost_request;
 mod orphaned_child;
+mod rebuilt_etcd;
 mod removed_worker;
 mod replaced_worker;
 mod support;

@@ -76,6 +76,11 @@ impl Stage {
         path
     }
 
+    /// Where etcd keeps its data.
+    pub(crate) fn etcd_folder(&self) -> PathBuf {
+        self.folder.path().join("etcd")
+    }
+
     pub(crate) async fn client(&self) -> Client {
         Client::connect([self.etcd.endpoint()], None).await.unwrap()
     }

@@ -1,0 +1,212 @@
+//! The way back after etcd was rebuilt: the chain is put there again from the output folder.
+//!
+//! Tokens of a rebuilt etcd begin anew, under another scope, and so do terms: files and
+//! epochs of the same names come again. So the restored chain begins with epochs of term
+//! zero, which no leader has, and names the old files anew. It also names the scopes that
+//! it replaces: by that a worker knows that its fence may take the new one.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io;
+
+use etcd_client::{Compare, CompareOp, DeleteOptions, Txn, TxnOp};
+use leader_election::etcd::EtcdElection;
+use prost::Message;
+
+use super::keys::Keys;
+use super::ledger::{EtcdLedger, link_of, unknown};
+use super::link::Link;
+use crate::store::clean::writer_of;
+use crate::store::output::sync_folder;
+use crate::store::{Backup, CommitError, Output, Saved, StoreError};
+use crate::wire::{Delta, Epoch, Manifest};
+
+/// Deltas that one link of the chain names: a value in etcd has a limit.
+const DELTAS: usize = 4000;
+
+/// Says what a chain that ends with `head`, under tokens of `scope`, lacks of what was
+/// saved; and which step brings it back.
+pub(super) fn lacks(saved: &[Saved], scope: &str, head: &Manifest) -> Option<String> {
+    let mut others = saved.iter();
+    let other = others.find(|saved| {
+        let is_known = saved.scope == scope || head.replaces.contains(&saved.scope);
+        !is_known || (saved.scope == scope && saved.is_ahead_of(head))
+    })?;
+    let (known, was) = (head.id(), other.head.id());
+    Some(format!(
+        "etcd was rebuilt, or is another: it hands out tokens of {scope} and holds epoch {known}, \
+         the output folder holds epoch {was} under {}: run `meta restore` once, or correct --etcd",
+        other.scope
+    ))
+}
+
+/// Puts the newest saved chain into an etcd that lacks it; says what it did.
+///
+/// # Errors
+///
+/// [`CommitError`]; called again, it goes on.
+///
+/// # Cancel safety
+///
+/// Dropped, it has to be called again.
+pub async fn restore(
+    link: &Link,
+    keys: &Keys,
+    election: &EtcdElection,
+    output: &Output,
+) -> Result<String, CommitError> {
+    let scope = election.scope().await;
+    let scope = scope.map_err(|error| CommitError::Unknown(io::Error::other(error)))?;
+    let (head, revision) = EtcdLedger::head(link, keys).await?;
+    let output = output.clone();
+    let made = tokio::task::spawn_blocking(move || prepare(&output, &scope, &head));
+    let made = made
+        .await
+        .map_err(|error| CommitError::Unknown(io::Error::other(error)));
+    let Some(links) = made?? else {
+        return Ok("nothing is missing: etcd holds the chain of this folder".to_owned());
+    };
+    put(link, keys, revision, &links).await?;
+    let names = links.iter().map(|link| link.deltas.len()).sum::<usize>();
+    Ok(format!("the chain is restored, with {names} deltas"))
+}
+
+/// Writes the links, then the head, as long as nobody else has written a head.
+async fn put(
+    link: &Link,
+    keys: &Keys,
+    revision: i64,
+    links: &[Manifest],
+) -> Result<(), CommitError> {
+    let is_same = || {
+        [Compare::mod_revision(
+            keys.head(),
+            CompareOp::Equal,
+            revision,
+        )]
+    };
+    let all = || Some(DeleteOptions::new().with_prefix());
+    let mut steps = vec![vec![TxnOp::delete(keys.chain(), all())]];
+    for link in links {
+        let (key, value) = (keys.link(link.id()), link_of(link).encode_to_vec());
+        steps.push(vec![TxnOp::put(key, value, None)]);
+    }
+    let head = links.last().map(Message::encode_to_vec).unwrap_or_default();
+    steps.push(vec![TxnOp::put(keys.head(), head, None)]);
+    for step in steps {
+        let txn = Txn::new().when(is_same()).and_then(step);
+        if !link.txn(txn).await.map_err(unknown)?.succeeded() {
+            let text = "somebody else has written the chain's head: look at `meta status`";
+            return Err(CommitError::Broken(text.to_owned()));
+        }
+    }
+    Ok(())
+}
+
+/// Returns the links of the chain to put there, or `None` where nothing is missing; the
+/// files that they name are there by then.
+fn prepare(
+    output: &Output,
+    scope: &str,
+    head: &Manifest,
+) -> Result<Option<Vec<Manifest>>, CommitError> {
+    let saved = Backup::of(output).read().map_err(broken)?;
+    if lacks(&saved, scope, head).is_none() {
+        return Ok(None);
+    }
+    let newest = newest(&saved)?;
+    output.check(&newest.deltas).map_err(broken)?;
+    let scopes = saved.iter().map(|saved| &saved.scope);
+    let replaces: BTreeSet<&String> = scopes.chain(&newest.head.replaces).collect();
+    let replaces: Vec<String> = replaces
+        .into_iter()
+        .filter(|s| *s != scope)
+        .cloned()
+        .collect();
+    if newest.scope == scope {
+        let text = format!(
+            "etcd holds an older state of itself: delete the key leader-election/life/{} first, \
+             so that its tokens are of a new scope",
+            scope.split_once('/').map_or(scope, |(_, name)| name)
+        );
+        return Err(CommitError::Broken(text));
+    }
+    let mut base = Manifest {
+        prev: None,
+        deltas: Vec::new(),
+        applied: Vec::new(),
+        replaces,
+        ..newest.head.clone()
+    };
+    let era = base.replaces.len();
+    for part in &mut base.parts {
+        part.name = rename(&output.parts(), era, &part.name)?;
+    }
+    let mut deltas = newest.deltas.clone();
+    for delta in &mut deltas {
+        delta.name = rename(&output.deltas(), era, &delta.name)?;
+    }
+    for folder in [output.parts(), output.deltas()] {
+        sync_folder(&folder).map_err(CommitError::Unknown)?;
+    }
+    Ok(Some(links(&base, &deltas)))
+}
+
+fn links(base: &Manifest, deltas: &[Delta]) -> Vec<Manifest> {
+    let mut chunks: Vec<&[Delta]> = deltas.chunks(DELTAS).collect();
+    if chunks.is_empty() {
+        chunks.push(&[]);
+    }
+    let mut n = 0;
+    let mut link = |deltas: &[Delta]| {
+        n += 1;
+        Manifest {
+            epoch: Some(Epoch::new(0, n)),
+            prev: (n > 1).then(|| Epoch::new(0, n - 1)),
+            deltas: deltas.to_vec(),
+            ..base.clone()
+        }
+    };
+    chunks.into_iter().map(&mut link).collect()
+}
+
+/// Returns the saved chain that no other has replaced.
+fn newest(saved: &[Saved]) -> Result<&Saved, CommitError> {
+    let is_replaced = |one: &Saved| saved.iter().any(|s| s.head.replaces.contains(&one.scope));
+    let mut left = saved.iter().filter(|one| !is_replaced(one));
+    match (left.next(), left.next()) {
+        (Some(newest), None) => Ok(newest),
+        (one, other) => Err(CommitError::Broken(format!(
+            "the output folder holds several chains ({}, {}): keep one folder of backup/",
+            one.map_or("", |one| &one.scope),
+            other.map_or("", |other| &other.scope),
+        ))),
+    }
+}
+
+/// Gives a file the name that it has in a restored chain, beside its own.
+fn rename(folder: &std::path::Path, era: usize, name: &str) -> Result<String, CommitError> {
+    if writer_of(name).is_none() {
+        return Err(CommitError::Broken(format!(
+            "{name:?} is no name of a file of this loop"
+        )));
+    }
+    // Of term zero, as the first epochs of such a chain; it may have been restored before.
+    if name.starts_with("0-") {
+        return Ok(name.to_owned());
+    }
+    let restored = format!("0-{era}-{name}");
+    match fs::hard_link(folder.join(name), folder.join(&restored)) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            let path = folder.join(name).display().to_string();
+            Err(CommitError::Broken(format!(
+                "{path} cannot be kept: {error}"
+            )))
+        }
+        _ => Ok(restored),
+    }
+}
+
+fn broken(error: StoreError) -> CommitError {
+    CommitError::Broken(error.to_string())
+}
