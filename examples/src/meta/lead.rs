@@ -253,6 +253,7 @@ impl<'a> Reign<'a> {
             status.workers_up = states.iter().filter(|state| state.is_up).count();
             status.states = states;
             status.waits.clone_from(&self.waits);
+            status.round = self.late_round(phase);
         });
     }
 

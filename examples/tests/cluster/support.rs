@@ -227,6 +227,12 @@ impl Stage {
         verdict
     }
 
+    /// What a process has logged.
+    pub(crate) fn log(&self, process: &str) -> String {
+        let logs = self.folder.path().join("logs");
+        std::fs::read_to_string(logs.join(format!("{process}.log"))).unwrap()
+    }
+
     /// The end of each log, for the report of a failure.
     pub(crate) fn logs(&self) -> String {
         let mut text = String::new();
