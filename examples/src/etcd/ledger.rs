@@ -150,12 +150,11 @@ impl EtcdLedger {
     /// rebuilt, the chain comes back from there.
     async fn keep(&self, pen: &Arc<Mutex<Pen>>, manifest: &Manifest) -> Result<(), CommitError> {
         let (pen, manifest) = (Arc::clone(pen), manifest.clone());
-        let kept = tokio::task::spawn_blocking(move || {
+        let kept = blocking(move || {
             let mut pen = pen.lock().unwrap_or_else(PoisonError::into_inner);
-            pen.keep(&manifest)
+            pen.keep(&manifest).map_err(CommitError::Unknown)
         });
-        let kept = kept.await.map_err(io::Error::other).and_then(|kept| kept);
-        kept.map_err(CommitError::Unknown)
+        kept.await
     }
 
     fn transaction(&self, seat: &Seat, chain: &Known, manifest: &Manifest) -> Txn {
@@ -204,25 +203,27 @@ impl Ledger for EtcdLedger {
         };
         // What keeps it from beginning can be told.
         *self.seat() = Some(seat.clone());
+        let backup = Backup::of(&self.output);
+        let broken = |error: StoreError| CommitError::Broken(error.to_string());
+        // First, so that nothing which is kept meanwhile seems to be missing in etcd.
+        let saved = blocking({
+            let backup = backup.clone();
+            move || backup.read().map_err(broken)
+        });
+        let saved = saved.await?;
         let (head, head_revision) = Self::head(&self.link, &self.keys).await?;
+        if let Some(why) = lacks(&saved, &scope, &head) {
+            return Err(CommitError::Behind(why));
+        }
         let deltas = Self::deltas(&self.link, &self.keys).await?;
         let (output, begun) = (self.output.clone(), head.clone());
-        let opened = tokio::task::spawn_blocking(move || {
-            let broken = |error: StoreError| CommitError::Broken(error.to_string());
-            let backup = Backup::of(&output);
-            let saved = backup.read().map_err(broken)?;
-            if let Some(why) = lacks(&saved, &scope, &begun) {
-                return Err(CommitError::Behind(why));
-            }
+        let opened = blocking(move || {
             output.check(&deltas).map_err(broken)?;
             let names = deltas.iter().map(|delta| delta.name.clone()).collect();
             let pen = backup.begin(&scope, token, &begun, deltas);
             Ok((names, pen.map_err(broken)?))
         });
-        let opened = opened
-            .await
-            .map_err(|error| CommitError::Unknown(io::Error::other(error)));
-        let (deltas, pen) = opened??;
+        let (deltas, pen) = opened.await?;
         seat.chain = Some(Known {
             head: head.clone(),
             head_revision,
@@ -336,6 +337,14 @@ pub(super) fn link_of(manifest: &Manifest) -> Manifest {
         parts: Vec::new(),
         ..manifest.clone()
     }
+}
+
+/// Runs what waits for the disk.
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, CommitError> + Send + 'static,
+) -> Result<T, CommitError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|error| Err(CommitError::Unknown(io::Error::other(error))))
 }
 
 fn decode(value: &KeyValue) -> Result<Manifest, CommitError> {

@@ -14,7 +14,7 @@ use leader_election::etcd::EtcdElection;
 use prost::Message;
 
 use super::keys::Keys;
-use super::ledger::{EtcdLedger, link_of, unknown};
+use super::ledger::{EtcdLedger, blocking, link_of, unknown};
 use super::link::Link;
 use crate::store::clean::writer_of;
 use crate::store::output::sync_folder;
@@ -57,15 +57,15 @@ pub async fn restore(
 ) -> Result<String, CommitError> {
     let scope = election.scope().await;
     let scope = scope.map_err(|error| CommitError::Unknown(io::Error::other(error)))?;
-    let (head, revision) = EtcdLedger::head(link, keys).await?;
     let output = output.clone();
-    let made = tokio::task::spawn_blocking(move || prepare(&output, &scope, &head));
-    let made = made
-        .await
-        .map_err(|error| CommitError::Unknown(io::Error::other(error)));
-    let Some(links) = made?? else {
+    let backup = Backup::of(&output);
+    // First: what a running loop keeps from here on is no sign that etcd lacks it.
+    let saved = blocking(move || backup.read().map_err(broken)).await?;
+    let (head, revision) = EtcdLedger::head(link, keys).await?;
+    if lacks(&saved, &scope, &head).is_none() {
         return Ok("nothing is missing: etcd holds the chain of this folder".to_owned());
     };
+    let links = blocking(move || prepare(&output, &scope, &saved)).await?;
     put(link, keys, revision, &links).await?;
     let names = links.iter().map(|link| link.deltas.len()).sum::<usize>();
     Ok(format!("the chain is restored, with {names} deltas"))
@@ -103,18 +103,9 @@ async fn put(
     Ok(())
 }
 
-/// Returns the links of the chain to put there, or `None` where nothing is missing; the
-/// files that they name are there by then.
-fn prepare(
-    output: &Output,
-    scope: &str,
-    head: &Manifest,
-) -> Result<Option<Vec<Manifest>>, CommitError> {
-    let saved = Backup::of(output).read().map_err(broken)?;
-    if lacks(&saved, scope, head).is_none() {
-        return Ok(None);
-    }
-    let newest = newest(&saved)?;
+/// Returns the links of the chain to put there; the files that they name are there by then.
+fn prepare(output: &Output, scope: &str, saved: &[Saved]) -> Result<Vec<Manifest>, CommitError> {
+    let newest = newest(saved)?;
     output.check(&newest.deltas).map_err(broken)?;
     let scopes = saved.iter().map(|saved| &saved.scope);
     let replaces: BTreeSet<&String> = scopes.chain(&newest.head.replaces).collect();
@@ -149,7 +140,7 @@ fn prepare(
     for folder in [output.parts(), output.deltas()] {
         sync_folder(&folder).map_err(CommitError::Unknown)?;
     }
-    Ok(Some(links(&base, &deltas)))
+    Ok(links(&base, &deltas))
 }
 
 fn links(base: &Manifest, deltas: &[Delta]) -> Vec<Manifest> {

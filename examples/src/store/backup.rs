@@ -146,7 +146,12 @@ fn read_scope(folder: &Path, scope: String) -> Result<Option<Saved>, StoreError>
     // One whose first record is cut was never led by.
     for name in names.iter().rev() {
         let path = folder.join(name);
-        let bytes = fs::read(&path).map_err(|error| StoreError::Io(path.clone(), error))?;
+        let bytes = match fs::read(&path) {
+            Ok(bytes) => bytes,
+            // A younger reign has begun: its file holds all of this.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            Err(error) => return Err(StoreError::Io(path, error)),
+        };
         if let Some(saved) = read_reign(&bytes, &scope, &path)? {
             return Ok(Some(saved));
         }

@@ -23,7 +23,7 @@ const YOUNGER: u64 = 1000;
 
 fn rounds() -> usize {
     let is_soak = std::env::var_os("SOAK").is_some();
-    if is_soak { 100 } else { 10 }
+    if is_soak { 100 } else { 5 }
 }
 
 /// A leader of an election of its own: nobody tells it of the other.
