@@ -201,3 +201,74 @@ fn rename(folder: &std::path::Path, era: usize, name: &str) -> Result<String, Co
 fn broken(error: StoreError) -> CommitError {
     CommitError::Broken(error.to_string())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn saved(scope: &str, head: Epoch, prev: Epoch, replaces: &[&str]) -> Saved {
+        let head = Manifest {
+            epoch: Some(head),
+            prev: Some(prev),
+            replaces: replaces.iter().map(|&scope| scope.to_owned()).collect(),
+            ..Manifest::default()
+        };
+        Saved {
+            scope: scope.to_owned(),
+            head,
+            deltas: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_chain_lacks_what_another_scope_has_or_what_follows_its_head() {
+        let (one, two, three) = (Epoch::new(5, 1), Epoch::new(5, 2), Epoch::new(5, 3));
+        let kept = [saved("new", three, two, &["old"])];
+        let head = |epoch, replaces: &[&str]| saved("", epoch, Epoch::START, replaces).head;
+        // The last one may not have landed.
+        for epoch in [two, three, Epoch::new(9, 1)] {
+            assert_eq!(lacks(&kept, "new", &head(epoch, &[])), None, "{epoch}");
+        }
+        assert!(lacks(&kept, "new", &head(one, &[])).is_some());
+        let why = lacks(&kept, "other", &head(three, &[])).unwrap();
+        assert!(why.contains("run `meta restore` once"), "{why}");
+        assert_eq!(lacks(&kept, "other", &head(one, &["new"])), None);
+        assert_eq!(lacks(&[], "any", &Manifest::default()), None);
+    }
+
+    #[test]
+    fn the_newest_chain_is_the_one_that_no_other_replaces() {
+        let epoch = Epoch::new(5, 1);
+        let of = |scope, replaces| saved(scope, epoch, Epoch::START, replaces);
+        let three = [of("b", &["a"]), of("c", &["a", "b"]), of("a", &[])];
+        assert_eq!(newest(&three).unwrap().scope, "c");
+        let two = [of("b", &["a"]), of("c", &["a"])];
+        let why = newest(&two).unwrap_err().to_string();
+        assert!(why.contains("several chains (b, c)"), "{why}");
+    }
+
+    #[test]
+    fn a_long_chain_becomes_links_that_follow_each_other_and_name_all() {
+        let delta = |n: usize| Delta {
+            name: n.to_string(),
+            ..Delta::default()
+        };
+        let deltas: Vec<Delta> = (0..2 * DELTAS + 1).map(delta).collect();
+        let base = Manifest {
+            closed: true,
+            ..Manifest::default()
+        };
+        let links = links(&base, &deltas);
+        assert_eq!(links.len(), 3);
+        let mut prev = Epoch::START;
+        for link in &links {
+            assert_eq!((link.predecessor(), link.id().term), (prev, 0));
+            assert!(link.closed && link.encoded_len() < 1 << 20);
+            prev = link.id();
+        }
+        let named: Vec<Delta> = links.into_iter().flat_map(|link| link.deltas).collect();
+        assert_eq!(named, deltas);
+        // A chain of nothing has a link all the same: it names what it replaces.
+        assert_eq!(super::links(&base, &[]).len(), 1);
+    }
+}
