@@ -95,8 +95,10 @@ pub fn log_to_stderr(is_verbose: bool) {
     } else {
         LevelFilter::INFO
     };
-    let ours = ["examples", "bidi_session", "fencing", "leader_election"];
-    let targets = Targets::new().with_targets(ours.map(|crate_| (crate_, level)));
+    let crates = ["examples", "bidi_session", "fencing", "leader_election"];
+    let programs = ["barrier_loop", "meta", "compute", "cluster"];
+    let ours = crates.into_iter().chain(programs);
+    let targets = Targets::new().with_targets(ours.map(|target| (target, level)));
     let printer = tracing_subscriber::fmt::layer()
         .with_ansi(false)
         .with_writer(|| Unheard(std::io::stderr()));

@@ -63,6 +63,8 @@ pub struct Status {
     pub trouble: String,
     /// What keeps a user's request from being served; empty where nothing does.
     pub waits: String,
+    /// Which round is under way, and who has not answered it; empty where none takes long.
+    pub round: String,
     /// Size of the input, bytes.
     pub total_bytes: u64,
     /// Workers that have a session.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use bidi_session::tonic::Acceptor;
 use examples::cli::ComputeArgs;
 use examples::compute::{Counter, Node, serve};
-use examples::etcd::{Ended, Keys, Link, Registration};
+use examples::etcd::{Ended, EtcdLedger, Keys, Link, Registration};
 use examples::input::Parts;
 use examples::process::code::DONE;
 use examples::process::{self, cancel_on_signal, exit};
@@ -52,45 +52,147 @@ async fn count(args: &ComputeArgs, stop: &CancellationToken) -> Result<(), Error
     let listener = TcpListener::bind(args.listen)
         .map_err(|error| format!("cannot listen on {}: {error}", args.listen))?;
     listener.set_nonblocking(true)?;
-    let bound = listener.local_addr()?;
-    let address = match &args.advertise {
-        Some(place) if place.contains(':') => place.clone(),
-        Some(host) => format!("{host}:{}", bound.port()),
-        None => bound.to_string(),
+    let keys = Keys::new(&args.place.store.name);
+    let endpoints = args.place.store.etcd.iter().cloned();
+    let config = ElectionConfig::for_ttl(args.place.ttl);
+    let election = EtcdElection::connect(endpoints, &keys.election(), config).await?;
+    let place = Place {
+        args,
+        output,
+        fence,
+        listener,
+        link: Link::new(&args.place.store.etcd),
+        keys,
+        election,
     };
-    let (link, keys) = (
-        Link::new(&args.place.store.etcd),
-        Keys::new(&args.place.store.name),
-    );
-    let slots = args.slots.map_or(usize::MAX, |slots| slots as usize);
-    let begin = async {
-        let scope = scope(args, &keys).await?;
-        accept_scope(args, &fence, &scope)?;
-        let ttl = args.place.ttl;
-        let registration = Registration::begin(link, &keys, &args.id, address, slots, ttl).await;
-        Ok::<_, Error>((scope, registration))
-    };
-    let (scope, mut registration) = tokio::select! {
-        begun = begin => begun?,
-        () = stop.cancelled() => return Ok(()),
-    };
-    // The fence's mark: a restarted worker still refuses a deposed leader.
-    let acceptor = Acceptor::new(args.id.clone(), registration.incarnation(), fence.highest())
-        .with_scope(scope.clone());
-    let counter = Counter::new(&args.id, Parts::stored(output.clone()), output.deltas());
-    let node = Node::start_fenced(acceptor, counter, fence, scope)?;
-    let acceptor = node.acceptor().clone();
-    let ended = tokio::select! {
-        served = serve(node, listener) => served,
-        Ended::Replaced = registration.keep() => {
-            Err(format!("another process has registered as {}", args.id).into())
+    // One turn for each life of etcd.
+    loop {
+        let scope = tokio::select! {
+            scope = place.admissible_scope() => scope?,
+            () = stop.cancelled() => return Ok(()),
+        };
+        if let Turn::Stopped = place.count(&scope, stop).await? {
+            return Ok(());
         }
-        () = stop.cancelled() => Ok(()),
-    };
-    // First, so that nobody waits for this worker to come back.
-    registration.withdraw().await;
-    acceptor.close();
-    ended
+        tracing::warn!(scope, "etcd hands out tokens of another scope: begins anew");
+    }
+}
+
+/// Where a worker counts.
+struct Place<'a> {
+    args: &'a ComputeArgs,
+    output: Output,
+    fence: Fence,
+    listener: TcpListener,
+    link: Link,
+    keys: Keys,
+    election: EtcdElection,
+}
+
+/// How the work ended.
+enum Turn {
+    Stopped,
+    /// etcd was rebuilt.
+    OtherScope,
+}
+
+impl Place<'_> {
+    /// Registers, and counts under tokens of `scope`.
+    async fn count(&self, scope: &str, stop: &CancellationToken) -> Result<Turn, Error> {
+        let args = self.args;
+        let slots = args.slots.map_or(usize::MAX, |slots| slots as usize);
+        let (link, address) = (self.link.clone(), self.address()?);
+        let begin = Registration::begin(link, &self.keys, &args.id, address, slots, args.place.ttl);
+        let mut registration = tokio::select! {
+            begun = begin => begun,
+            () = stop.cancelled() => return Ok(Turn::Stopped),
+        };
+        // The fence's mark: a restarted worker still refuses a deposed leader.
+        let (incarnation, highest) = (registration.incarnation(), self.fence.highest());
+        let acceptor = Acceptor::new(args.id.clone(), incarnation, highest).with_scope(scope);
+        let input = Parts::stored(self.output.clone());
+        let counter = Counter::new(&args.id, input, self.output.deltas());
+        let fence = self.fence.clone();
+        let node = Node::start_fenced(acceptor, counter, fence, scope.to_owned())?;
+        let acceptor = node.acceptor().clone();
+        let ended = tokio::select! {
+            served = serve(node, self.listener.try_clone()?) => {
+                served.map(|()| Turn::Stopped)
+            }
+            Ended::Replaced = registration.keep() => {
+                Err(format!("another process has registered as {}", args.id).into())
+            }
+            () = self.other_scope(scope) => Ok(Turn::OtherScope),
+            () = stop.cancelled() => Ok(Turn::Stopped),
+        };
+        // First, so that nobody waits for this worker to come back.
+        registration.withdraw().await;
+        acceptor.close();
+        ended
+    }
+
+    fn address(&self) -> Result<String, Error> {
+        let bound = self.listener.local_addr()?;
+        Ok(match &self.args.advertise {
+            Some(place) if place.contains(':') => place.clone(),
+            Some(host) => format!("{host}:{}", bound.port()),
+            None => bound.to_string(),
+        })
+    }
+
+    /// Returns the scope of tokens in this etcd, once the fence may take it: that of
+    /// before, or one under which the chain of before was restored.
+    async fn admissible_scope(&self) -> Result<String, Error> {
+        let mut told = String::new();
+        loop {
+            let scope = self.scope().await?;
+            let why = match self.fence.scope() {
+                None => return Ok(scope),
+                Some(known) if known == scope => return Ok(scope),
+                Some(known) => match EtcdLedger::head(&self.link, &self.keys).await {
+                    Ok((head, _)) if head.replaces.contains(&known) => {
+                        self.fence.reset(&scope)?;
+                        return Ok(scope);
+                    }
+                    Ok(_) => format!(
+                        "etcd was rebuilt, or is another: it hands out tokens of {scope}, the \
+                         fence has seen those of {known}: run `meta restore` once, or correct \
+                         --etcd"
+                    ),
+                    Err(error) => error.to_string(),
+                },
+            };
+            if why != told {
+                tracing::warn!(why, "cannot count yet");
+                told = why;
+            }
+            tokio::time::sleep(AGAIN).await;
+        }
+    }
+
+    async fn scope(&self) -> Result<String, Error> {
+        loop {
+            match self.election.scope().await {
+                Ok(scope) => return Ok(scope),
+                Err(error) if error.kind() == leader_election::ErrorKind::Unavailable => {
+                    tracing::warn!(%error, "waits for etcd");
+                    tokio::time::sleep(AGAIN).await;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    /// Waits until etcd hands out tokens of another scope.
+    async fn other_scope(&self, scope: &str) {
+        loop {
+            tokio::time::sleep(self.args.place.ttl / 3).await;
+            // One that cannot be reached says nothing.
+            if self.election.scope().await.is_ok_and(|now| now != scope) {
+                return;
+            }
+        }
+    }
 }
 
 fn open_fence(args: &ComputeArgs, output: &Output) -> Result<Fence, Error> {
@@ -102,33 +204,4 @@ fn open_fence(args: &ComputeArgs, output: &Output) -> Result<Fence, Error> {
         }
         error => error.into(),
     })
-}
-
-/// Returns the scope of tokens in this etcd, which is another after it was rebuilt.
-async fn scope(args: &ComputeArgs, keys: &Keys) -> Result<String, Error> {
-    let endpoints = args.place.store.etcd.iter().cloned();
-    let config = ElectionConfig::for_ttl(args.place.ttl);
-    let election = EtcdElection::connect(endpoints, &keys.election(), config).await?;
-    loop {
-        match election.scope().await {
-            Ok(scope) => return Ok(scope),
-            Err(error) if error.kind() == leader_election::ErrorKind::Unavailable => {
-                tracing::warn!(%error, "waits for etcd");
-                tokio::time::sleep(AGAIN).await;
-            }
-            Err(error) => return Err(error.into()),
-        }
-    }
-}
-
-fn accept_scope(args: &ComputeArgs, fence: &Fence, scope: &str) -> Result<(), Error> {
-    match fence.scope() {
-        Some(known) if known != scope && args.reset_fence => Ok(fence.reset(scope)?),
-        Some(known) if known != scope => Err(format!(
-            "this etcd hands out tokens of {scope}, the fence has seen those of {known}: \
-             where etcd was rebuilt on purpose, start once with --reset-fence"
-        )
-        .into()),
-        _ => Ok(()),
-    }
 }

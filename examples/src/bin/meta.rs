@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use examples::cli::{AskArgs, MetaArgs, MetaCommand, RunArgs, StoreArgs};
-use examples::etcd::{Board, Errand, EtcdLedger, Failed, Keys, Link, publish};
+use examples::cli::{AskArgs, MetaArgs, MetaCommand, RestoreArgs, RunArgs, StoreArgs};
+use examples::etcd::{Board, Errand, EtcdLedger, Failed, Keys, Link, publish, restore};
 use examples::input::Parts;
 use examples::journal::Journal;
 use examples::meta::{Candidate, Ended, NoHooks, Settings};
@@ -43,6 +43,7 @@ async fn main() -> ExitCode {
             }
             MetaCommand::Finish(ask) => errand(&ask, RequestKind::Finish, &stop).await,
             MetaCommand::Status(store) => status(&store).await,
+            MetaCommand::Restore(args) => bring_back(&args).await,
             other => complain(&format!("unknown: {other:?}")),
         }
     };
@@ -136,6 +137,25 @@ async fn status(args: &StoreArgs) -> u8 {
                 .first()
                 .map(|kv| kv.value_str().unwrap_or_default());
             print!("{}", told.unwrap_or("nobody has led yet\n"));
+            DONE
+        }
+        Err(error) => complain(&error.to_string()),
+    }
+}
+
+async fn bring_back(args: &RestoreArgs) -> u8 {
+    let restored = async {
+        let output = Output::open_shared(&args.out)?;
+        let (link, keys) = store(&args.store);
+        let endpoints = args.store.etcd.iter().cloned();
+        let config = ElectionConfig::default();
+        let election = EtcdElection::connect(endpoints, &keys.election(), config).await?;
+        let restored = restore(&link, &keys, &election, &output).await?;
+        Ok::<_, Box<dyn std::error::Error>>(restored)
+    };
+    match restored.await {
+        Ok(says) => {
+            println!("{says}");
             DONE
         }
         Err(error) => complain(&error.to_string()),

@@ -10,5 +10,6 @@ pub use embedded::{Args, When};
 pub use lease::LeaseArgs;
 #[cfg(feature = "etcd")]
 pub use processes::{
-    AskArgs, ClusterArgs, ComputeArgs, LoopArgs, MetaArgs, MetaCommand, RunArgs, StoreArgs,
+    AskArgs, ClusterArgs, ComputeArgs, LoopArgs, MetaArgs, MetaCommand, RestoreArgs, RunArgs,
+    StoreArgs,
 };

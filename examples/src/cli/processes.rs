@@ -43,6 +43,24 @@ pub enum MetaCommand {
     Finish(AskArgs),
     /// Prints what the leader told last.
     Status(StoreArgs),
+    /// Puts the chain back into an etcd that was rebuilt, from the folder of the results.
+    ///
+    /// Nothing that was committed is lost; candidates and workers that run go on by
+    /// themselves. Only where the etcd of before is gone for good.
+    Restore(RestoreArgs),
+}
+
+/// What is restored, and where.
+#[derive(Args, Clone, Debug)]
+#[non_exhaustive]
+pub struct RestoreArgs {
+    /// Where the loop is.
+    #[command(flatten)]
+    pub store: StoreArgs,
+
+    /// The folder of the results.
+    #[arg(long, value_name = "DIR")]
+    pub out: PathBuf,
 }
 
 /// Where the loop is.
@@ -150,10 +168,6 @@ pub struct ComputeArgs {
     /// Shards that it holds at the most; default: any number.
     #[arg(long, value_name = "N")]
     pub slots: Option<u32>,
-
-    /// Takes the tokens of an etcd that was rebuilt: forget those of the one before.
-    #[arg(long)]
-    pub reset_fence: bool,
 }
 
 /// A barrier loop on this machine: etcd, candidates and workers as processes.

@@ -2,12 +2,13 @@
 //!
 //! [`Node`] is the gRPC service and its session; `counter` holds what a node
 //! knows, without I/O of its own but the files; `thread` runs the counter beside
-//! the session; `snapshot` writes a delta file.
+//! the session; `snapshot` writes a delta file; `snapshots` removes them for a leader.
 
 mod counter;
 mod node;
 mod serve;
 mod snapshot;
+mod snapshots;
 mod thread;
 
 pub use counter::Counter;

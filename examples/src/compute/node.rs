@@ -10,6 +10,7 @@ use tokio::time::{MissedTickBehavior, interval};
 use tonic::{Request, Response, Status, Streaming};
 
 use super::counter::Counter;
+use super::snapshots::Fenced;
 use super::thread::{self, Mark, Order};
 use crate::wire::compute_server::Compute;
 use crate::wire::{Command, Progress, Reply, reply};
@@ -26,6 +27,7 @@ pub struct Node {
     acceptor: Acceptor,
     orders: mpsc::Sender<Order>,
     progress: watch::Receiver<Progress>,
+    snapshots: Option<Fenced>,
 }
 
 impl Node {
@@ -40,8 +42,8 @@ impl Node {
 
     /// Starts a node whose commands `fence` admits, by tokens of `scope`.
     ///
-    /// So no snapshot of a lower term appears once a higher one was admitted, also
-    /// after a restart.
+    /// So no snapshot of a lower term appears, and none is removed, once a higher one was
+    /// admitted, also after a restart.
     ///
     /// # Errors
     ///
@@ -52,7 +54,10 @@ impl Node {
         fence: Fence,
         scope: String,
     ) -> io::Result<Self> {
-        Self::start_with(acceptor, counter, Some(Mark { fence, scope }))
+        let snapshots = counter.files().behind(fence.clone());
+        let mut node = Self::start_with(acceptor, counter, Some(Mark { fence, scope }))?;
+        node.snapshots = Some(snapshots);
+        Ok(node)
     }
 
     fn start_with(acceptor: Acceptor, counter: Counter, mark: Option<Mark>) -> io::Result<Self> {
@@ -62,7 +67,13 @@ impl Node {
             acceptor,
             orders,
             progress,
+            snapshots: None,
         })
+    }
+
+    /// Returns the service that removes files, where a fence admits its calls.
+    pub(super) fn snapshots(&self) -> Option<Fenced> {
+        self.snapshots.clone()
     }
 
     /// Returns what admits the sessions of this node.

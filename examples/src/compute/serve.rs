@@ -33,6 +33,7 @@ pub async fn serve(
     Server::builder()
         .http2_keepalive_interval(Some(KEEPALIVE))
         .http2_keepalive_timeout(Some(KEEPALIVE))
+        .add_optional_service(node.snapshots())
         .add_service(ComputeServer::new(node))
         .serve_with_incoming(incoming)
         .await?;

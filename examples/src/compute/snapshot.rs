@@ -5,6 +5,7 @@ use std::io::{self, BufWriter};
 use std::path::Path;
 
 use crate::count::{Counts, DeltaWriter};
+use crate::store::clean::SCRATCH;
 use crate::store::output::sync_folder;
 use crate::wire::Delta;
 
@@ -14,7 +15,7 @@ use crate::wire::Delta;
 ///
 /// Those of the file system; the name then stands for nothing.
 pub(super) fn write(folder: &Path, name: String, counts: &Counts) -> io::Result<Delta> {
-    let scratch = folder.join(format!("{name}.tmp"));
+    let scratch = folder.join(format!("{name}{SCRATCH}"));
     let written = write_synced(folder, &scratch, name, counts);
     if written.is_err() {
         // On a full disk what is left behind would keep it full.

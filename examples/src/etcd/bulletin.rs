@@ -48,7 +48,12 @@ fn describe(status: &Status) -> String {
         status.total_bytes
     );
     // Writing to a string cannot fail.
-    for (name, note) in [("trouble", &status.trouble), ("waits", &status.waits)] {
+    let notes = [
+        ("trouble", &status.trouble),
+        ("waits", &status.waits),
+        ("round", &status.round),
+    ];
+    for (name, note) in notes {
         if !note.is_empty() {
             let _ = writeln!(text, "{name} {}", note.escape_debug());
         }

@@ -132,10 +132,10 @@ impl Errand {
     /// Takes the request back where it is not served.
     async fn withdraw(&self, id: &str) -> Result<Result<String, Failed>, Unreachable> {
         let (request, answer) = (self.keys.request(id), self.keys.answer(id));
-        let unanswered = Compare::create_revision(answer.clone(), CompareOp::Equal, 0);
+        let is_open = Compare::create_revision(request.clone(), CompareOp::Greater, 0);
         let withdrawn = self.link.txn(
             Txn::new()
-                .when([unanswered])
+                .when([is_open])
                 .and_then([
                     TxnOp::delete(request, None::<DeleteOptions>),
                     TxnOp::get(self.keys.status(), None),
@@ -146,6 +146,10 @@ impl Errand {
         let found = first_text(&response);
         if response.succeeded() {
             return Ok(Err(Failed::Withdrawn(found)));
+        }
+        if found.is_empty() {
+            let text = "etcd has lost the request, as it does when it is rebuilt";
+            return Ok(Err(Failed::Unknown(text.to_owned())));
         }
         Ok(judge(&found))
     }

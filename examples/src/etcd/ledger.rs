@@ -12,13 +12,17 @@ use etcd_client::{
     Compare, CompareOp, DeleteOptions, GetOptions, KeyValue, PutOptions, SortOrder, SortTarget,
     Txn, TxnOp, TxnResponse,
 };
+use fencing::Guard;
 use leader_election::{Leadership, etcd::EtcdElection};
 use prost::Message;
 use tonic::async_trait;
 
 use super::keys::Keys;
 use super::link::{Link, Unreachable, reads};
-use crate::store::{CommitError, Ledger, Output};
+use super::restore::lacks;
+use super::sweep::sweep;
+use crate::roster::Roster;
+use crate::store::{Backup, CommitError, Ledger, Output, Pen, StoreError};
 use crate::wire::{Delta, Epoch, Manifest};
 
 /// Links of the chain that are read at once.
@@ -38,11 +42,20 @@ pub struct EtcdLedger {
 #[derive(Clone, Debug)]
 struct Seat {
     token: u64,
+    scope: String,
     leader_key: Vec<u8>,
+    /// Once the reign has begun.
+    chain: Option<Known>,
+}
+
+/// The chain, as its leader knows it.
+#[derive(Clone, Debug)]
+struct Known {
     head: Manifest,
     /// What the next commit replaces; zero where there is none.
     head_revision: i64,
     deltas: BTreeSet<String>,
+    pen: Arc<Mutex<Pen>>,
 }
 
 // ===== impl EtcdLedger =====
@@ -133,17 +146,24 @@ impl EtcdLedger {
         self.seat.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn transaction(&self, seat: &Seat, manifest: &Manifest) -> Txn {
+    /// Keeps a manifest in the output folder, before it is committed: where etcd is
+    /// rebuilt, the chain comes back from there.
+    async fn keep(&self, pen: &Arc<Mutex<Pen>>, manifest: &Manifest) -> Result<(), CommitError> {
+        let (pen, manifest) = (Arc::clone(pen), manifest.clone());
+        let kept = blocking(move || {
+            let mut pen = pen.lock().unwrap_or_else(PoisonError::into_inner);
+            pen.keep(&manifest).map_err(CommitError::Unknown)
+        });
+        kept.await
+    }
+
+    fn transaction(&self, seat: &Seat, chain: &Known, manifest: &Manifest) -> Txn {
         let head = self.keys.head();
         let mut guards = vec![
             seat.guard(),
-            Compare::mod_revision(head.clone(), CompareOp::Equal, seat.head_revision),
+            Compare::mod_revision(head.clone(), CompareOp::Equal, chain.head_revision),
         ];
-        let link = Manifest {
-            positions: Vec::new(),
-            parts: Vec::new(),
-            ..manifest.clone()
-        };
+        let link = link_of(manifest);
         let mut writes = vec![
             TxnOp::put(head.clone(), manifest.encode_to_vec(), None),
             TxnOp::put(self.keys.link(manifest.id()), link.encode_to_vec(), None),
@@ -174,63 +194,92 @@ impl EtcdLedger {
 impl Ledger for EtcdLedger {
     /// Read after the win: a commit under an older token cannot land any more.
     async fn begin(&self, leadership: &Leadership) -> Result<Manifest, CommitError> {
-        let (head, head_revision) = Self::head(&self.link, &self.keys).await?;
-        let deltas = Self::deltas(&self.link, &self.keys).await?;
-        let output = self.output.clone();
-        let checked = tokio::task::spawn_blocking(move || {
-            let checked = output.check(&deltas);
-            checked.map(|()| deltas.into_iter().map(|delta| delta.name).collect())
-        });
-        let deltas = checked
-            .await
-            .map_err(|error| CommitError::Unknown(io::Error::other(error)))?
-            .map_err(|error| CommitError::Broken(error.to_string()))?;
-        *self.seat() = Some(Seat {
-            token: leadership.token(),
+        let (token, scope) = (leadership.token(), leadership.scope().to_owned());
+        let mut seat = Seat {
+            token,
+            scope: scope.clone(),
             leader_key: self.election.leader_key(leadership),
+            chain: None,
+        };
+        // What keeps it from beginning can be told.
+        *self.seat() = Some(seat.clone());
+        let backup = Backup::of(&self.output);
+        let broken = |error: StoreError| CommitError::Broken(error.to_string());
+        // First, so that nothing which is kept meanwhile seems to be missing in etcd.
+        let saved = blocking({
+            let backup = backup.clone();
+            move || backup.read().map_err(broken)
+        });
+        let saved = saved.await?;
+        let (head, head_revision) = Self::head(&self.link, &self.keys).await?;
+        if let Some(why) = lacks(&saved, &scope, &head) {
+            return Err(CommitError::Behind(why));
+        }
+        let deltas = Self::deltas(&self.link, &self.keys).await?;
+        let (output, begun) = (self.output.clone(), head.clone());
+        let opened = blocking(move || {
+            output.check(&deltas).map_err(broken)?;
+            let names = deltas.iter().map(|delta| delta.name.clone()).collect();
+            let pen = backup.begin(&scope, token, &begun, deltas);
+            Ok((names, pen.map_err(broken)?))
+        });
+        let (deltas, pen) = opened.await?;
+        seat.chain = Some(Known {
             head: head.clone(),
             head_revision,
             deltas,
+            pen: Arc::new(Mutex::new(pen)),
         });
+        *self.seat() = Some(seat);
         Ok(head)
     }
 
     async fn commit(&self, token: u64, manifest: &Manifest) -> Result<(), CommitError> {
         let seat = self.seat().clone();
-        let Some(seat) = seat.filter(|seat| seat.token == token) else {
+        let seat = seat.filter(|seat| seat.token == token && manifest.id().term == token);
+        let Some((seat, chain)) = seat.and_then(|seat| seat.chain.clone().map(|c| (seat, c)))
+        else {
             return Err(CommitError::WrongTerm);
         };
-        if manifest.id().term != token {
-            return Err(CommitError::WrongTerm);
-        }
-        let response = self.link.txn(self.transaction(&seat, manifest)).await;
-        let response = response.map_err(|error| {
+        self.keep(&chain.pen, manifest).await?;
+        let response = self.link.txn(self.transaction(&seat, &chain, manifest));
+        let response = response.await.map_err(|error| {
             if error.is_refused {
                 CommitError::Broken(error.to_string())
             } else {
                 unknown(error)
             }
         })?;
-        let head_revision = settle(&response, &seat, manifest)?;
-        if let Some(seat) = self.seat().as_mut().filter(|seat| seat.token == token) {
+        let head_revision = settle(&response, token, &chain, manifest)?;
+        if let Some(seat) = self.seat().as_mut().filter(|seat| seat.token == token)
+            && let Some(chain) = &mut seat.chain
+        {
             let names = manifest.deltas.iter().map(|delta| delta.name.clone());
-            seat.deltas.extend(names);
-            seat.head = manifest.clone();
-            seat.head_revision = head_revision;
+            chain.deltas.extend(names);
+            chain.head = manifest.clone();
+            chain.head_revision = head_revision;
         }
         Ok(())
     }
 
-    async fn clean(&self) -> io::Result<usize> {
-        let Some(seat) = self.seat().clone() else {
+    async fn clean(&self, guard: &Guard, roster: &Roster) -> io::Result<usize> {
+        let seat = self.seat().clone();
+        let Some((scope, chain)) = seat.and_then(|seat| Some((seat.scope, seat.chain?))) else {
             return Ok(0);
         };
         let output = self.output.clone();
-        let cleaned = tokio::task::spawn_blocking(move || {
-            let deltas = seat.deltas.iter().map(String::as_str).collect();
-            output.remove_unreferenced(&deltas, &seat.head)
+        let permit = guard.permit().map_err(io::Error::other)?;
+        let found = tokio::task::spawn_blocking(move || {
+            let deltas = chain.deltas.iter().map(String::as_str).collect();
+            let left = output.leftovers(&deltas, &chain.head)?;
+            // Parts are the leaders' own. The permit ends with them: the process ends
+            // before another can lead, whatever keeps the disk busy.
+            let parts = output.remove_parts(&left.parts)?;
+            drop(permit);
+            io::Result::Ok((parts, left.deltas))
         });
-        cleaned.await.map_err(io::Error::other)?
+        let (parts, deltas) = found.await.map_err(io::Error::other)??;
+        Ok(parts + sweep(guard, &scope, roster, deltas).await?)
     }
 
     fn output(&self) -> &Output {
@@ -251,7 +300,12 @@ impl Seat {
 /// Says what became of a commit; returns the head's revision where it landed.
 ///
 /// Each answer is final: no attempt that is still under way can change it.
-fn settle(response: &TxnResponse, seat: &Seat, manifest: &Manifest) -> Result<i64, CommitError> {
+fn settle(
+    response: &TxnResponse,
+    token: u64,
+    chain: &Known,
+    manifest: &Manifest,
+) -> Result<i64, CommitError> {
     if response.succeeded() {
         return Ok(response.header().map_or(0, |header| header.revision()));
     }
@@ -264,16 +318,33 @@ fn settle(response: &TxnResponse, seat: &Seat, manifest: &Manifest) -> Result<i6
         return Ok(head.mod_revision());
     }
     let created = leader.map_or(0, |leader| leader.create_revision());
-    if u64::try_from(created) != Ok(seat.token) {
+    if u64::try_from(created) != Ok(token) {
         return Err(CommitError::Deposed);
     }
     match head {
-        Some(head) if head.mod_revision() != seat.head_revision => Err(CommitError::Fork {
+        Some(head) if head.mod_revision() != chain.head_revision => Err(CommitError::Fork {
             head: decode(&head)?.id(),
         }),
-        None if seat.head_revision != 0 => Err(CommitError::Fork { head: Epoch::START }),
+        None if chain.head_revision != 0 => Err(CommitError::Fork { head: Epoch::START }),
         _ => Err(CommitError::Withdrawn),
     }
+}
+
+/// Returns what a manifest's link of the chain holds.
+pub(super) fn link_of(manifest: &Manifest) -> Manifest {
+    Manifest {
+        positions: Vec::new(),
+        parts: Vec::new(),
+        ..manifest.clone()
+    }
+}
+
+/// Runs what waits for the disk.
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T, CommitError> + Send + 'static,
+) -> Result<T, CommitError> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|error| Err(CommitError::Unknown(io::Error::other(error))))
 }
 
 fn decode(value: &KeyValue) -> Result<Manifest, CommitError> {
@@ -285,6 +356,6 @@ fn decode(value: &KeyValue) -> Result<Manifest, CommitError> {
     })
 }
 
-fn unknown(error: Unreachable) -> CommitError {
+pub(super) fn unknown(error: Unreachable) -> CommitError {
     CommitError::Unknown(io::Error::other(error))
 }

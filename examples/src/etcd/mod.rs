@@ -8,6 +8,8 @@
 //! | a leader looks at workers and requests | `board` | `workers/`, `requests/` |
 //! | a user asks for something and waits for the answer | `errand` | `requests/<id>`, `answers/<id>` |
 //! | a leader tells what it does | `bulletin` | `status` |
+//! | a leader has workers remove what was never committed | `sweep` | |
+//! | after etcd was rebuilt, the chain comes back | `restore` | `head`, `chain/` |
 //! | what happened, from etcd's own history | `history` | all of them |
 //!
 //! The election is `<name>/leader`.
@@ -20,6 +22,8 @@ mod keys;
 mod ledger;
 mod link;
 mod registration;
+mod restore;
+mod sweep;
 
 pub use board::Board;
 pub use bulletin::publish;
@@ -29,3 +33,4 @@ pub use keys::Keys;
 pub use ledger::EtcdLedger;
 pub use link::{Link, Unreachable};
 pub use registration::{Ended, Registration};
+pub use restore::restore;

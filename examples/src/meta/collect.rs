@@ -5,9 +5,12 @@ use std::time::Duration;
 use bidi_session::{Round, WorkerId};
 
 use super::inject::changed;
-use super::lead::{Reign, Turn};
+use super::lead::{Assigned, Reign, Turn};
 use crate::status::Phase;
 use crate::wire::{Reply, reply};
+
+/// From when on a round is one that takes long.
+const LATE: Duration = Duration::from_millis(250);
 
 /// How often the status tells anew who keeps a round.
 const SHOW_EVERY: Duration = Duration::from_millis(500);
@@ -22,6 +25,23 @@ pub(super) fn unexpected(worker: &WorkerId, reply: Reply) -> Turn {
 }
 
 impl Reign<'_> {
+    /// Returns which round takes long, and who has not answered it; empty where none does.
+    pub(super) fn late_round(&self, phase: Phase) -> String {
+        let waits = self.injected_at.elapsed();
+        if phase != Phase::Collecting || waits < LATE {
+            return String::new();
+        }
+        // Who has answered reports progress since this barrier.
+        let is_late = |assigned: &&Assigned| assigned.progress.since != Some(self.last);
+        let late = self
+            .assigned
+            .iter()
+            .filter(|(_, assigned)| is_late(assigned));
+        let late: Vec<&str> = late.map(|(worker, _)| worker.as_ref()).collect();
+        let (epoch, waits, late) = (self.last, waits.as_secs_f64(), late.join(", "));
+        format!("{epoch} waits {waits:.1} s for {late}")
+    }
+
     /// Waits for the answer of every worker of the round; a failure names who and why.
     ///
     /// Events are taken meanwhile: a worker's messages that nobody takes would

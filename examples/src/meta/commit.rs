@@ -1,6 +1,7 @@
 //! The commit of an epoch: under the guard here, under the token at the store.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use bidi_session::WorkerId;
@@ -119,7 +120,7 @@ impl Reign<'_> {
         });
         self.head = manifest;
         self.show(Phase::Counting);
-        self.clean().await;
+        self.clean();
         self.meta.hooks.committed(counted).await;
         Ok(())
     }
@@ -131,6 +132,7 @@ impl Reign<'_> {
             positions: self.plan.reached(&self.head.positions),
             parts: self.head.parts.clone(),
             closed: self.head.closed,
+            replaces: self.head.replaces.clone(),
             ..Manifest::default()
         };
         for (worker, reply) in answers {
@@ -157,15 +159,28 @@ impl Reign<'_> {
         Ok(())
     }
 
-    /// Removes the files of lost barriers once, after the first commit that follows them.
-    async fn clean(&mut self) {
-        if std::mem::take(&mut self.recoveries_since_commit) == 0 {
+    /// Begins to remove the files of lost barriers, after the first commit that follows
+    /// them; the next barrier does not wait for it.
+    fn clean(&mut self) {
+        self.recoveries_since_commit = 0;
+        while self.cleaning.try_join_next().is_some() {}
+        // One at a time: what it misses is for the next.
+        if !self.cleaning.is_empty() || !std::mem::take(&mut self.has_leftovers) {
             return;
         }
-        if let Err(error) = self.meta.ledger.clean().await {
-            self.meta
-                .journal
-                .hindered(&format!("old files stay: {error}"));
-        }
+        let (ledger, guard) = (Arc::clone(&self.meta.ledger), self.guard.clone());
+        let (journal, roster) = (self.meta.journal.clone(), self.roster.borrow().clone());
+        self.cleaning.spawn(async move {
+            if let Err(error) = ledger.clean(&guard, &roster).await {
+                journal.hindered(&format!("old files stay: {error}"));
+            }
+        });
+    }
+
+    /// Removes the rest at the end of the chain: no later commit does.
+    pub(super) async fn clean_up(&mut self) {
+        while self.cleaning.join_next().await.is_some() {}
+        self.clean();
+        while self.cleaning.join_next().await.is_some() {}
     }
 }

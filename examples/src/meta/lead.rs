@@ -9,6 +9,7 @@ use bidi_session::{Events, Pool, PoolConfig, WorkerId};
 use fencing::Guard;
 use leader_election::Leadership;
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 use tokio_util::sync::CancellationToken;
 
 use super::additions::Additions;
@@ -74,8 +75,11 @@ pub(super) struct Reign<'a> {
     /// Sessions that came up since the assignment and hold no shard of it.
     pub(super) joined: Vec<WorkerId>,
     pub(super) injected_at: tokio::time::Instant,
-    /// Above zero, files of lost barriers may lie about.
     pub(super) recoveries_since_commit: u32,
+    /// Files of lost barriers may lie about.
+    pub(super) has_leftovers: bool,
+    /// What removes such files; it ends with the reign.
+    pub(super) cleaning: JoinSet<()>,
 }
 
 impl<'a> Reign<'a> {
@@ -88,21 +92,7 @@ impl<'a> Reign<'a> {
     ) -> Result<Self, Turn> {
         let token = leadership.token();
         // Before any work is handed out: from here on no lower term can commit.
-        let head = loop {
-            let error = match meta.ledger.begin(leadership).await {
-                Ok(head) => break head,
-                Err(CommitError::Broken(why)) => return Err(Turn::Failed(why)),
-                Err(error @ CommitError::Stale { .. }) => {
-                    return Err(Turn::Lost(error.to_string()));
-                }
-                Err(error) => error,
-            };
-            meta.hindered(&error.to_string());
-            tokio::select! {
-                () = stop.cancelled() => return Err(Turn::Stopped),
-                () = tokio::time::sleep(AGAIN) => {}
-            }
-        };
+        let head = begin(meta, leadership, stop).await?;
         let mut input = meta.input.clone();
         let plan = input.plan(&head.parts);
         let plan = plan.map_err(|error| Turn::Failed(error.to_string()))?;
@@ -135,6 +125,8 @@ impl<'a> Reign<'a> {
             joined: Vec::new(),
             injected_at: tokio::time::Instant::now(),
             recoveries_since_commit: 0,
+            has_leftovers: false,
+            cleaning: JoinSet::new(),
         };
         reign.sync_pool();
         Ok(reign)
@@ -234,7 +226,10 @@ impl<'a> Reign<'a> {
     }
 
     /// Ends the sessions and keeps what the pool counted.
-    pub(super) async fn close(self) {
+    pub(super) async fn close(mut self) {
+        if self.head.last {
+            self.clean_up().await;
+        }
         self.meta.journal.dropped(self.pool.counters());
         self.pool.close().await;
     }
@@ -258,6 +253,7 @@ impl<'a> Reign<'a> {
             status.workers_up = states.iter().filter(|state| state.is_up).count();
             status.states = states;
             status.waits.clone_from(&self.waits);
+            status.round = self.late_round(phase);
         });
     }
 
@@ -270,6 +266,36 @@ impl<'a> Reign<'a> {
     pub(super) fn count_stray(&self, reply: &Reply) {
         let is_older = reply.epoch.is_some_and(|epoch| epoch.term < self.token);
         self.meta.journal.stray(is_older);
+    }
+}
+
+/// Admits the token and returns the chain's head; tells what keeps it from that.
+async fn begin(
+    meta: &Candidate,
+    leadership: &Leadership,
+    stop: &CancellationToken,
+) -> Result<Manifest, Turn> {
+    let mut told = String::new();
+    loop {
+        let error = match meta.ledger.begin(leadership).await {
+            Ok(head) => return Ok(head),
+            Err(CommitError::Broken(why)) => return Err(Turn::Failed(why)),
+            Err(error @ CommitError::Stale { .. }) => return Err(Turn::Lost(error.to_string())),
+            Err(error) => error.to_string(),
+        };
+        meta.status.send_modify(|status| {
+            status.phase = Phase::Recovering;
+            status.leader.clone_from(&meta.name);
+            status.token = leadership.token();
+        });
+        if error != told {
+            meta.hindered(&error);
+            told = error;
+        }
+        tokio::select! {
+            () = stop.cancelled() => return Err(Turn::Stopped),
+            () = tokio::time::sleep(AGAIN) => {}
+        }
     }
 }
 

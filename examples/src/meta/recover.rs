@@ -41,6 +41,7 @@ impl Reign<'_> {
                     .await?;
             }
             self.recoveries_since_commit += 1;
+            self.has_leftovers = true;
             let up = self.wait_for_workers().await?;
             match self.reset(&up).await {
                 Err(Turn::Recover(why)) => self.meta.hindered(&why),

@@ -17,7 +17,7 @@ use prost::Message;
 use crate::wire::{Delta, Epoch, Manifest};
 
 /// Length, its complement and the checksum before each record, bytes.
-const PREFIX: usize = 12;
+pub(super) const PREFIX: usize = 12;
 
 /// Why the chain cannot be opened.
 #[derive(Debug)]
@@ -191,7 +191,7 @@ impl Chain {
     }
 }
 
-fn encode(manifest: &Manifest) -> Vec<u8> {
+pub(super) fn encode(manifest: &Manifest) -> Vec<u8> {
     let body = manifest.encode_to_vec();
     let mut record = Vec::with_capacity(PREFIX + body.len());
     let len = body.len() as u32;
@@ -203,7 +203,7 @@ fn encode(manifest: &Manifest) -> Vec<u8> {
 }
 
 /// Returns the first record of `bytes`, or `None` where the rest is empty or was cut.
-fn next_record(bytes: &[u8], at: u64) -> Result<Option<&[u8]>, ChainError> {
+pub(super) fn next_record(bytes: &[u8], at: u64) -> Result<Option<&[u8]>, ChainError> {
     let Some((prefix, body)) = bytes.split_first_chunk::<PREFIX>() else {
         return Ok(None);
     };

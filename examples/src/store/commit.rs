@@ -32,6 +32,8 @@ pub enum CommitError {
     Withdrawn,
     /// What was committed cannot be used: no retry can help.
     Broken(String),
+    /// The store holds less than was committed: it goes on once that is restored.
+    Behind(String),
     /// It may have landed or not: repeat the identical commit until this is settled.
     Unknown(io::Error),
 }
@@ -45,7 +47,7 @@ impl fmt::Display for CommitError {
             Self::Fork { head } => write!(f, "the chain's head is {head}"),
             Self::WrongTerm => f.write_str("the manifest is of another term than its token"),
             Self::Withdrawn => f.write_str("a request that it answers was withdrawn"),
-            Self::Broken(why) => f.write_str(why),
+            Self::Broken(why) | Self::Behind(why) => f.write_str(why),
             Self::Unknown(error) => write!(f, "the outcome is unknown: {error}"),
         }
     }

@@ -27,6 +27,8 @@ pub enum StoreError {
     Chain(ChainError),
     /// The stored plan is damaged.
     Plan(PathBuf),
+    /// What was kept of the chain is damaged.
+    Backup(PathBuf),
 }
 
 impl fmt::Display for StoreError {
@@ -56,7 +58,7 @@ impl fmt::Display for StoreError {
                 None => write!(f, "{error}"),
             },
             Self::Chain(error) => write!(f, "{error}"),
-            Self::Plan(path) => write!(
+            Self::Plan(path) | Self::Backup(path) => write!(
                 f,
                 "{} is damaged: restore it, or use a new --out",
                 path.display()

@@ -2,12 +2,14 @@
 
 use std::io;
 
+use fencing::Guard;
 use leader_election::Leadership;
 use tonic::async_trait;
 
 use super::commit::CommitError;
 use super::folder::Store;
 use super::output::Output;
+use crate::roster::Roster;
 use crate::wire::Manifest;
 
 /// Where epochs are committed: the chain's one writer is whoever leads.
@@ -33,12 +35,18 @@ pub trait Ledger: Send + Sync + 'static {
     async fn commit(&self, token: u64, manifest: &Manifest) -> Result<(), CommitError>;
 
     /// Removes files up to the head that the chain does not name, after a commit has
-    /// landed; returns how many.
+    /// landed; returns how many. Nothing is removed once `guard` allows nothing more.
+    ///
+    /// Who keeps files of his own is asked to remove them, if he is in the roster.
     ///
     /// # Errors
     ///
-    /// Those of the file system; what was removed stays removed.
-    async fn clean(&self) -> io::Result<usize>;
+    /// The first one; what was removed stays removed.
+    ///
+    /// # Cancel safety
+    ///
+    /// Cancel safe; what has begun goes on, under a permit of the guard.
+    async fn clean(&self, guard: &Guard, roster: &Roster) -> io::Result<usize>;
 
     /// Returns where the files lie that a manifest names.
     fn output(&self) -> &Output;
@@ -55,11 +63,15 @@ impl Ledger for Store {
         Self::commit(self, token, manifest).await.map(drop)
     }
 
-    async fn clean(&self) -> io::Result<usize> {
+    async fn clean(&self, guard: &Guard, _roster: &Roster) -> io::Result<usize> {
         let store = self.clone();
-        tokio::task::spawn_blocking(move || store.remove_unreferenced())
-            .await
-            .map_err(io::Error::other)?
+        let permit = guard.permit().map_err(io::Error::other)?;
+        let removing = tokio::task::spawn_blocking(move || {
+            let removed = store.remove_unreferenced();
+            drop(permit);
+            removed
+        });
+        removing.await.map_err(io::Error::other)?
     }
 
     fn output(&self) -> &Output {

@@ -9,8 +9,10 @@
 //! | `counts.tsv` | the totals, once the chain has ended |
 //!
 //! Where several processes share the folder, the chain lies elsewhere, the input comes
-//! in `parts/`, and each worker has a mark of its own in `fences/`.
+//! in `parts/`, each worker has a mark of its own in `fences/`, and `backup/` holds what
+//! the chain was when it was committed last.
 
+mod backup;
 mod chain;
 pub(crate) mod clean;
 mod commit;
@@ -19,7 +21,9 @@ mod folder;
 mod ledger;
 pub(crate) mod output;
 
+pub use backup::{Backup, Pen, Saved};
 pub use chain::{AppendError, Appended, Chain, ChainError};
+pub use clean::Leftovers;
 pub use commit::CommitError;
 pub use error::StoreError;
 pub use folder::{Snapshot, Store};

@@ -12,10 +12,11 @@ use super::error::StoreError;
 use crate::wire::{Delta, Part, Plan};
 
 /// What processes that share an output folder make in it; anything else is foreign.
-const SHARED: [&str; 8] = [
+const SHARED: [&str; 9] = [
     "deltas",
     "parts",
     "fences",
+    "backup",
     "etcd",
     "logs",
     "counts.tsv",

@@ -2,10 +2,10 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::process::Command as Process;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::own_hosts::{Hosts, with_own_hosts};
 use crate::support::stage::{Stage, endpoint, in_time};
 use crate::support::{folder, make_tree};
 use bidi_session::WorkerId;
@@ -125,60 +125,35 @@ async fn a_worker_inserted_before_its_server_listens_is_used_when_it_does() {
     lead_with_late_worker(&stage, endpoint(address), appear).await;
 }
 
-/// Set in the process that has a hosts file of its own.
-const HOSTS: &str = "LATE_WORKER_HOSTS";
-
-/// The system's resolver is asked, not a double: the name is missing from the
-/// hosts file of the test's own mount namespace for 3 s, and then there.
+/// The system's resolver is asked, not a double: the name is missing for 3 s, and then
+/// there.
 #[test]
 fn a_worker_whose_name_does_not_resolve_at_first_is_used_when_it_does() {
-    if let Some(hosts) = std::env::var_os(HOSTS) {
-        return with_own_hosts(Path::new(&hosts));
-    }
-    let (_kept, folder) = folder();
-    let hosts = folder.join("hosts");
-    std::fs::write(&hosts, "127.0.0.1 localhost\n").unwrap();
-    let script = "mount --bind \"$LATE_WORKER_HOSTS\" /etc/hosts && exec \"$@\"";
     let name = "late_worker::a_worker_whose_name_does_not_resolve_at_first_is_used_when_it_does";
-    let status = Process::new("unshare")
-        .args(["--mount", "sh", "-c", script, "sh"])
-        .arg(std::env::current_exe().unwrap())
-        .args(["--exact", name, "--nocapture"])
-        .env(HOSTS, &hosts)
-        .status()
-        .expect("unshare is missing: install the package util-linux");
-    assert!(
-        status.success(),
-        "in its own mount namespace (needs root): {status}"
-    );
+    with_own_hosts(name, |hosts| {
+        let runtime = tokio::runtime::Runtime::new().unwrap();
+        runtime.block_on(late_name(&hosts));
+    });
 }
 
-fn with_own_hosts(hosts: &Path) {
-    let runtime = tokio::runtime::Runtime::new().unwrap();
-    runtime.block_on(async {
-        let (_kept, folder) = folder();
-        let stage = stage(&folder);
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let mut tasks = JoinSet::new();
-        serve("w2", stage.counter("w2"), listener, &mut tasks);
-        let late = Endpoint::from_shared(format!("http://worker-2.test:{port}")).unwrap();
-        let appear = async |_| {
-            assert!(
-                tokio::net::lookup_host(("worker-2.test", port))
-                    .await
-                    .is_err()
-            );
-            // The wait is the fault itself: the name is missing for so long.
-            tokio::time::sleep(Duration::from_secs(3)).await;
-            assert!(
-                tokio::net::lookup_host(("worker-2.test", port))
-                    .await
-                    .is_err()
-            );
-            // In place: the mount is of the file, not of its name.
-            std::fs::write(hosts, "127.0.0.1 localhost worker-2.test\n").unwrap();
-        };
-        lead_with_late_worker(&stage, late, appear).await;
-    });
+async fn late_name(hosts: &Hosts) {
+    let (_kept, folder) = folder();
+    let stage = stage(&folder);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let mut tasks = JoinSet::new();
+    serve("w2", stage.counter("w2"), listener, &mut tasks);
+    let late = Endpoint::from_shared(format!("http://worker-2.test:{port}")).unwrap();
+    let is_unknown = async || {
+        let found = tokio::net::lookup_host(("worker-2.test", port)).await;
+        found.is_err()
+    };
+    let appear = async |_| {
+        assert!(is_unknown().await);
+        // The wait is the fault itself: the name is missing for so long.
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        assert!(is_unknown().await);
+        hosts.add("worker-2.test");
+    };
+    lead_with_late_worker(&stage, late, appear).await;
 }

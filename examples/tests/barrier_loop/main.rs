@@ -7,9 +7,18 @@ mod deposed_leader;
 mod full_pipe;
 mod kills;
 mod large_input;
+mod late_answers;
 mod late_worker;
+#[path = "../own_hosts/mod.rs"]
+mod own_hosts;
+#[path = "../proxy/mod.rs"]
+mod proxy;
 mod restart;
+mod slow_worker;
+mod stale_cleaner;
 mod stale_recipe;
+mod stopped_process;
 mod stray_answers;
 mod support;
+mod two_leaders;
 mod wrong_input;

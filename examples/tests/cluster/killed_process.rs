@@ -3,6 +3,7 @@
 use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
 
+use examples::etcd::EtcdLedger;
 use rustix::process::Signal;
 use tokio::time::Instant;
 
@@ -39,6 +40,10 @@ async fn after_a_worker_is_killed_its_shards_move_from_the_last_epoch() {
     let mut stage = Stage::start(1, 3).await;
     stage.add(&stage.file("one", 600_000)).await.unwrap();
     stage.holds_shards("w2").await;
+    // As a round leaves them that failed: never committed, and of whoever was there then.
+    for lost in ["1-1-w1", "1-1-w2", "1-2-w2.tmp", "1-1-w9"] {
+        std::fs::write(stage.output.deltas().join(lost), "never committed").unwrap();
+    }
     let worker = stage.fleet.member("w2").unwrap();
     worker.kill();
     let signal = worker.ended().unwrap().signal();
@@ -52,6 +57,20 @@ async fn after_a_worker_is_killed_its_shards_move_from_the_last_epoch() {
     // It takes part again.
     stage.holds_shards("w2").await;
     stage.expect_equal().await;
+    // Each has removed its own; what is of a worker that is not there stays.
+    let deltas = EtcdLedger::deltas(&stage.link, &stage.keys).await.unwrap();
+    let mut named: Vec<String> = deltas.into_iter().map(|delta| delta.name).collect();
+    named.push("1-1-w9".to_owned());
+    named.sort();
+    stage
+        .until("exactly the named files", || async {
+            let files = std::fs::read_dir(stage.output.deltas()).unwrap();
+            let files = files.map(|file| file.unwrap().file_name().into_string().unwrap());
+            let mut files: Vec<String> = files.collect();
+            files.sort();
+            (files == named).then_some(())
+        })
+        .await;
     println!("CASE L04 fault={}", signal.unwrap_or_default());
 }
 

@@ -1,9 +1,9 @@
 //! Workers that come late, or cannot be reached at first.
 
-use std::path::Path;
-use std::process::Command;
+use std::cell::Cell;
 use std::time::Duration;
 
+use crate::own_hosts::{Hosts, with_own_hosts};
 use crate::support::Stage;
 
 #[tokio::test]
@@ -26,41 +26,25 @@ async fn a_leader_without_any_worker_begins_by_itself_when_one_comes() {
     println!("CASE L05 fault={leaders}");
 }
 
-/// Set in the process that has a hosts file of its own.
-const HOSTS: &str = "CLUSTER_HOSTS";
-
 /// How long the name is missing.
-const MISSING: Duration = Duration::from_secs(3);
+fn missing() -> Duration {
+    let is_soak = std::env::var_os("SOAK").is_some();
+    Duration::from_secs(if is_soak { 30 } else { 5 })
+}
 
-/// The system's resolver is asked, not a double: the name is missing from the hosts file
-/// of the test's own mount namespace, and then there.
+/// The system's resolver is asked, not a double.
 #[test]
 fn a_worker_whose_name_does_not_resolve_at_first_delays_nobody_and_is_used_when_it_does() {
-    if let Some(hosts) = std::env::var_os(HOSTS) {
+    let name = "late_worker::a_worker_whose_name_does_not_resolve_at_first_delays_nobody_and_is_used_when_it_does";
+    with_own_hosts(name, |hosts| {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build();
-        return runtime.unwrap().block_on(with_own_hosts(Path::new(&hosts)));
-    }
-    let folder = tempfile::tempdir().unwrap();
-    let hosts = folder.path().join("hosts");
-    std::fs::write(&hosts, "127.0.0.1 localhost\n").unwrap();
-    let script = format!("mount --bind \"${HOSTS}\" /etc/hosts && exec \"$@\"");
-    let name = "late_worker::a_worker_whose_name_does_not_resolve_at_first_delays_nobody_and_is_used_when_it_does";
-    let status = Command::new("unshare")
-        .args(["--mount", "sh", "-c", &script, "sh"])
-        .arg(std::env::current_exe().unwrap())
-        .args(["--exact", name, "--nocapture"])
-        .env(HOSTS, &hosts)
-        .status()
-        .expect("unshare is missing: install the package util-linux");
-    assert!(
-        status.success(),
-        "in its own mount namespace (needs root): {status}"
-    );
+        runtime.unwrap().block_on(late_name(&hosts));
+    });
 }
 
-async fn with_own_hosts(hosts: &Path) {
+async fn late_name(hosts: &Hosts) {
     let mut stage = Stage::start(1, 1).await;
     stage.add(&stage.file("one", 50_000)).await.unwrap();
     let late = ["--advertise", "worker-2.test"];
@@ -76,7 +60,7 @@ async fn with_own_hosts(hosts: &Path) {
     println!("{status}");
     let before = stage.history().await.commits.len();
     // The wait is the fault itself: the name is missing for so long.
-    tokio::time::sleep(MISSING).await;
+    tokio::time::sleep(missing()).await;
     let missed = stage.status().await;
     assert!(missed.contains("worker w2 0 shards"), "{missed}");
     let during = stage.history().await.commits.len() - before;
@@ -84,15 +68,44 @@ async fn with_own_hosts(hosts: &Path) {
         during > 5,
         "the other worker is not delayed: {during} commits"
     );
-    // In place: the mount is of the file, not of its name.
-    std::fs::write(hosts, "127.0.0.1 localhost worker-2.test\n").unwrap();
+    let failed = |line: &str| number_before(line, " failed attempts");
+    let line = stage.said_of("w2", "failed attempts").await;
+    hosts.add("worker-2.test");
     let appeared = tokio::time::Instant::now();
-    stage.said_of("w2", "up for").await;
+    // The first attempt that begins after that is the last one: so it is used within one
+    // pause, and each of these is within the cap.
+    let known = failed(&line);
+    let most = Cell::new(known);
+    stage
+        .until("a session of w2", || async {
+            let status = stage.status().await;
+            let line = status.lines().find(|line| line.starts_with("worker w2 "))?;
+            most.set(most.get().max(failed(line)));
+            if let Some((_, wait)) = line.split_once("next in ") {
+                let seconds: f64 = wait.trim_end_matches(" s").parse().unwrap();
+                assert!(seconds <= 5.0, "{line}");
+            }
+            line.contains("up for").then_some(())
+        })
+        .await;
     println!("a session {:?} after the name appeared", appeared.elapsed());
+    // One may have been under way, or failed since the status was told.
+    let most = most.get();
+    assert!(
+        most <= known + 1,
+        "{known} attempts had failed, then {most}"
+    );
     stage.add(&stage.file("two", 300_000)).await.unwrap();
     stage.expect_equal().await;
     let deltas = std::fs::read_dir(stage.output.deltas()).unwrap();
     let names = deltas.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     let of_late = names.filter(|name| name.ends_with("-w2")).count();
     assert!(of_late > 0, "it has counted");
+}
+
+/// The number that stands before `what`; zero where that is not said.
+fn number_before(line: &str, what: &str) -> u64 {
+    let before = line.split_once(what).map_or("0", |(before, _)| before);
+    let number = before.rsplit(' ').next().unwrap_or_default();
+    number.parse().unwrap()
 }

@@ -51,11 +51,11 @@ async fn what_finds_no_room_names_the_missing_worker_and_leaves_nothing_behind()
     let mut stage = Stage::start(1, 0).await;
     let fleet = &mut stage.fleet;
     fleet.add("compute", "w1", &["--slots", "1"]).unwrap();
-    let unreachable = ["--advertise", "127.0.0.1:1"];
-    fleet.add("compute", "w2", &unreachable).unwrap();
+    let unresolvable = ["--advertise", "worker-2.invalid:7000"];
+    fleet.add("compute", "w2", &unresolvable).unwrap();
     // One shard, which is open for as long as nobody reads to its end.
     stage.add(&stage.file("small", 3_000)).await.unwrap();
-    stage.told(&["worker w2 0 shards"]).await;
+    stage.said_of("w2", " failed attempts, last: ").await;
     // More shards than the one slot of the worker that is up.
     let large = stage.file("large", 50_000);
     let errand = stage.errand(RequestKind::Add(large.clone()));

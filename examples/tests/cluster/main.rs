@@ -8,6 +8,12 @@ mod killed_process;
 mod late_worker;
 mod lost_request;
 mod orphaned_child;
+#[path = "../own_hosts/mod.rs"]
+mod own_hosts;
+#[path = "../proxy/mod.rs"]
+mod proxy;
+mod rebuilt_etcd;
 mod removed_worker;
 mod replaced_worker;
 mod support;
+mod vanished_host;

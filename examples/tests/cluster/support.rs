@@ -76,6 +76,11 @@ impl Stage {
         path
     }
 
+    /// Where etcd keeps its data.
+    pub(crate) fn etcd_folder(&self) -> PathBuf {
+        self.folder.path().join("etcd")
+    }
+
     pub(crate) async fn client(&self) -> Client {
         Client::connect([self.etcd.endpoint()], None).await.unwrap()
     }
@@ -220,6 +225,12 @@ impl Stage {
         assert!(verdict.holds(), "{verdict}\n{}", self.logs());
         println!("{verdict}");
         verdict
+    }
+
+    /// What a process has logged.
+    pub(crate) fn log(&self, process: &str) -> String {
+        let logs = self.folder.path().join("logs");
+        std::fs::read_to_string(logs.join(format!("{process}.log"))).unwrap()
     }
 
     /// The end of each log, for the report of a failure.

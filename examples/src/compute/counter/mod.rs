@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use crate::compute::snapshot;
+use crate::compute::snapshots::Files;
 use crate::count::Counts;
 use crate::input::{Parts, ShardReader};
 use crate::store::clean::delta_name;
@@ -51,6 +52,11 @@ impl Counter {
             input_failed: None,
             buffer: vec![0; CHUNK],
         }
+    }
+
+    /// Returns the files that it writes.
+    pub(super) fn files(&self) -> Files {
+        Files::new(&self.worker, self.deltas.clone())
     }
 
     /// Carries out one command and returns its answer.

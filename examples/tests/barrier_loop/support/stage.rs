@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bidi_session::WorkerId;
 use bidi_session::tonic::{Acceptor, Session, SessionStream};
 use clap::Parser;
 use examples::cli::Args;
@@ -15,11 +16,11 @@ use examples::embedded::{Setup, finish};
 use examples::journal::Journal;
 use examples::meta::{Candidate, NoHooks};
 use examples::requests::NoRequests;
-use examples::roster::Roster;
+use examples::roster::{Place, Roster};
 use examples::status::Status;
 use examples::totals::Totals;
 use examples::wire::compute_server::{Compute, ComputeServer};
-use examples::wire::{Command, Reply};
+use examples::wire::{Command, Reply, reply};
 use fencing::{Watchdog, WatchdogConfig};
 use leader_election::{ElectionConfig, MemoryElection};
 use tokio::net::TcpListener;
@@ -119,6 +120,32 @@ pub(crate) fn serve(worker: Scripted, listener: TcpListener) -> tokio::task::Joi
             .unwrap();
     });
     serving
+}
+
+/// Carries a command out and reads on to the next barrier; the answer, and a report that
+/// says so.
+pub(crate) fn carry_out(counter: &mut Counter, command: Command) -> [Reply; 2] {
+    let right = counter.command(command);
+    while counter.has_work() {
+        counter.step();
+    }
+    let report = Reply {
+        epoch: None,
+        kind: Some(reply::Kind::Progress(counter.progress())),
+    };
+    [right, report]
+}
+
+/// Serves a worker of the test's own on a free port; returns where.
+pub(crate) async fn scripted(
+    id: &str,
+    script: Script,
+) -> (WorkerId, Place, tokio::task::JoinSet<()>) {
+    let acceptor = Acceptor::new(id, 1, 0);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let place = Place::new(endpoint(listener.local_addr().unwrap()));
+    let serving = serve(Scripted { acceptor, script }, listener);
+    (WorkerId::from(id), place, serving)
 }
 
 pub(crate) fn endpoint(address: SocketAddr) -> Endpoint {
