@@ -1,7 +1,7 @@
 //! A candidate in a process of its own: this test program, started again.
 
 use std::{
-    io::{self, Write},
+    io::{self, Read, Write},
     os::unix::process::ExitStatusExt,
     path::Path,
     process::Stdio,
@@ -11,10 +11,10 @@ use std::{
 
 use leader_election::{Election, ElectionConfig, Leadership, etcd::EtcdElection};
 use tokio::{
-    io::{AsyncBufReadExt, AsyncReadExt, BufReader},
+    io::{AsyncBufReadExt, BufReader},
     process::{ChildStdin, ChildStdout, Command},
     signal::unix::{SignalKind, signal as on_signal},
-    sync::mpsc,
+    sync::{mpsc, oneshot},
     task::JoinHandle,
 };
 
@@ -333,7 +333,12 @@ async fn candidate() {
     let election = election.expect("the orders are right");
     let mut interrupts = on_signal(SignalKind::interrupt()).expect("signals are heard");
     let mut terminate = on_signal(SignalKind::terminate()).expect("signals are heard");
-    let (mut stdin, mut byte) = (tokio::io::stdin(), [0]);
+    let (tell, is_gone) = oneshot::channel::<()>();
+    // No task of the runtime, which would wait for it in the end.
+    std::thread::spawn(move || {
+        let _ = io::stdin().read(&mut [0]);
+        drop(tell);
+    });
     say("started");
     let held = Mutex::new(None);
     // Everything is canceled first, as people do.
@@ -341,7 +346,7 @@ async fn candidate() {
         () = campaigns(&election, &held) => {}
         _ = interrupts.recv() => {}
         _ = terminate.recv() => {}
-        _ = stdin.read(&mut byte) => return,
+        _ = is_gone => return,
     }
     let held = held.lock().unwrap_or_else(PoisonError::into_inner).take();
     match held {

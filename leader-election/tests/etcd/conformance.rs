@@ -30,7 +30,7 @@ static SERVER: Mutex<Weak<Etcd>> = Mutex::const_new(Weak::new());
 static ELECTIONS: AtomicU64 = AtomicU64::new(0);
 
 /// How many claims are checked at once: they mostly wait.
-const AT_ONCE: usize = 6;
+const AT_ONCE: usize = 4;
 
 /// An election of its own, with a proxy for each node.
 struct Nodes {

@@ -28,7 +28,8 @@ const TOLD: Duration = Duration::from_millis(100);
 /// The number of the connection of everything but renewals.
 const WATCHES: u64 = 1;
 
-pub(super) async fn a_leader_without_etcd_ends_by_its_deadline() {
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_without_etcd_ends_by_its_deadline() {
     // Beside each other: all three mostly wait.
     tokio::join!(killed(), stopped(), black_holed());
 }

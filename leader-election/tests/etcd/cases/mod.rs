@@ -20,7 +20,6 @@ use crate::together::together;
 
 together! {
     cases_that_mostly_wait:
-    e06_vanished_store::a_leader_without_etcd_ends_by_its_deadline,
     e07_swallowed_answer::a_swallowed_answer_costs_one_attempt_and_no_leadership,
     e09_mute_endpoint::dead_and_mute_endpoints_hold_nothing_up,
     e10_late_observer::an_observer_survives_compaction_and_outages,

@@ -18,7 +18,6 @@ together! {
     a_ttl_of_zero_ends_the_leadership_though_its_key_is_there,
     a_ttl_of_zero_while_waiting_is_a_new_place_at_the_back,
     a_verified_renewal_does_not_count_without_the_key,
-    an_unverified_renewal_counts_without_the_key,
     a_renewal_of_another_raft_term_than_its_read_does_not_count,
     a_late_answer_counts_from_when_it_was_asked_for,
     answers_beyond_the_limit_end_the_leadership_at_its_deadline,
@@ -88,6 +87,7 @@ async fn a_verified_renewal_does_not_count_without_the_key() {
     assert!(fake.bent() > 0);
 }
 
+#[tokio::test(flavor = "multi_thread")]
 async fn an_unverified_renewal_counts_without_the_key() {
     let fake = Fake::start().await;
     let options = EtcdOptions::default().with_verify_renewals(false);
