@@ -14,7 +14,7 @@ use crate::fence::mark::Mark;
 use crate::fence::state::{Progress, State, Step, Term};
 use crate::fence::store::Store;
 use crate::fence::worker;
-use crate::signal::{Signal, wake_all};
+use crate::signal::Signal;
 use crate::token::{Scope, Token};
 
 /// Where callers and worker meet.
@@ -88,7 +88,7 @@ impl Desk {
             Ok(()) => true,
             Err(shut) => {
                 if shut.is_last {
-                    wake_all(&self.changed);
+                    self.changed.notify_waiters();
                 }
                 false
             }
@@ -99,7 +99,7 @@ impl Desk {
     #[inline]
     pub(super) fn release(&self) {
         if self.gate.leave() {
-            wake_all(&self.changed);
+            self.changed.notify_waiters();
         }
     }
 
@@ -147,7 +147,7 @@ impl Desk {
         let over = mem::take(&mut board.revoked);
         drop(board);
         over.fire();
-        wake_all(&self.changed);
+        self.changed.notify_waiters();
         let lower = self.gate.count();
         tracing::info!(token = number, lower, "the fence's mark has risen");
     }

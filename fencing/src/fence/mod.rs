@@ -19,6 +19,7 @@ pub use admission::Admission;
 pub use error::{AdmitError, OpenError, ResetError, StaleToken, StorageError, WrongScope};
 
 use crate::blocking::block_on;
+use crate::signal::hear;
 use crate::token::{Scope, Token};
 use desk::{Call, Desk};
 use state::State;
@@ -73,6 +74,10 @@ impl Fence {
     /// them while the fence is open. The file is locked until the last clone and the
     /// last [`Admission`] of this fence are dropped, and until a write that then still
     /// runs has ended. Use a local file system: on network ones the lock may not hold.
+    ///
+    /// One path for one mark: by a hard link of the file it is another fence. After a
+    /// `fork` the fence stays the parent's: in the child it stores nothing, so that no
+    /// higher token is admitted there.
     ///
     /// Reads and writes the file on the calling thread.
     ///
@@ -182,7 +187,7 @@ impl Fence {
                 if let Some(outcome) = call.store() {
                     return outcome.map_err(ResetError::Storage);
                 }
-                changed.await;
+                hear(changed).await;
             }
         })
     }
@@ -197,7 +202,7 @@ impl Fence {
             if let Some(outcome) = call.admit(token, self.drain_wait) {
                 return outcome;
             }
-            changed.await;
+            hear(changed).await;
         }
     }
 

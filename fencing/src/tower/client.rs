@@ -21,7 +21,9 @@ use crate::tower::{BoxError, SCOPE_HEADER, TOKEN_HEADER, timeout};
 /// Sends requests only while a [`Guard`] allows work, and with its token.
 ///
 /// A request is refused from the guard's cancel point on. One that is under way then is
-/// dropped: whether it took effect is unknown until it is read back. The body of a request
+/// dropped, until the head of its answer is there: whether it took effect is unknown until
+/// it is read back. The body of an answer goes on; read a stream that leads to further work
+/// within [`Guard::run`]. The body of a request
 /// asks the guard before each frame, so that neither a queue nor a stream sends anything
 /// later. Headers of the same names that the caller has set are replaced.
 ///

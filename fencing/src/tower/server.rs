@@ -31,6 +31,10 @@ use crate::tower::wire;
 /// and the higher token waits for it up to the fence's
 /// [drain wait](Fence::with_drain_wait).
 ///
+/// The admission of an upgraded connection (a 101 answer) ends with that answer: clone the
+/// `Arc` into what serves the connection. Where a body's error is a boxed one, the compiler
+/// may not find this service `Send` in `tokio::spawn`; give such bodies an error of their own.
+///
 /// Tokens are believed: put authentication outside of this layer, since a caller that may
 /// send any number can lock all others out.
 #[derive(Clone)]
@@ -66,7 +70,8 @@ impl ServerLayer {
     ///
     /// Method and path must be equal to the request's as this layer sees them, which for
     /// gRPC is `POST` and `/package.Service/Method`. A request with a token is admitted as
-    /// on any other route, and refused if that is stale.
+    /// on any other route, and refused if that is stale. `HEAD` is a method of its own: open
+    /// it, too, where a server answers it by `GET`.
     #[must_use]
     pub fn with_open_route(mut self, method: Method, path: impl Into<String>) -> Self {
         Arc::make_mut(&mut self.rules)
@@ -156,7 +161,12 @@ where
     let admission = match rules.fence.admit(&token).await {
         Ok(admission) => Arc::new(admission),
         Err(error) => {
-            tracing::debug!(token = token.number(), %error, "a request was refused");
+            let cause: &(dyn std::error::Error + 'static) = &error;
+            tracing::debug!(
+                token = token.number(),
+                error = cause,
+                "a request was refused"
+            );
             let rejection = Rejection::of(&token, &error);
             return Ok(rejection.response(is_grpc, HeldBody::text));
         }

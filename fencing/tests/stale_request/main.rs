@@ -12,6 +12,7 @@ mod holder;
 mod joined_raise;
 #[cfg(all(feature = "tower", feature = "test-util"))]
 mod late_request;
+mod panicking_waker;
 mod racing_gate;
 #[cfg(all(feature = "tower", feature = "test-util"))]
 mod repeated_request;
