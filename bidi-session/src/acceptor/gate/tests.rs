@@ -193,4 +193,11 @@ fn the_memory_of_pools_is_bounded() {
         gate.offer(&hello(5, 999, 1)),
         Offer::Refused(Refusal::StaleGeneration)
     );
+    // It is the oldest ones that were forgotten.
+    let newest = 1000 - REMEMBERED_POOLS as u128;
+    for pool in newest..1000 {
+        let refused = Offer::Refused(Refusal::StaleGeneration);
+        assert_eq!(gate.offer(&hello(5, pool, 1)), refused, "{pool}");
+    }
+    admitted(gate.offer(&hello(5, newest - 1, 1)));
 }
