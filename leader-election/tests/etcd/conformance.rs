@@ -31,6 +31,8 @@ static ELECTIONS: AtomicU64 = AtomicU64::new(0);
 
 /// How many claims are checked at once: they mostly wait.
 const AT_ONCE: usize = 4;
+/// A leader that must not be held up by neighbors: its renewals are late already.
+const ALONE: &str = "a_short_cut_costs_nothing";
 
 /// An election of its own, with a proxy for each node.
 struct Nodes {
@@ -147,15 +149,21 @@ fn the_contract_is_kept() {
     let wanted = Claim::all()
         .iter()
         .filter(|claim| claim.name().contains(&only));
-    let (claims, broken) = (StdMutex::new(wanted), StdMutex::new(Vec::new()));
+    let (alone, others): (Vec<_>, Vec<_>) = wanted.partition(|claim| claim.name() == ALONE);
+    let broken = StdMutex::new(Vec::new());
+    let check = |claim: &Claim| {
+        block_on(async {
+            let began = Instant::now();
+            let checked = claim.check(&Nodes::start().await).await;
+            println!("{}: {:?}", claim.name(), began.elapsed());
+            lock(&broken).extend(checked.err());
+        });
+    };
+    alone.into_iter().for_each(check);
+    let others = StdMutex::new(others.into_iter());
     let check_all = || {
-        while let Some(claim) = { lock(&claims).next() } {
-            block_on(async {
-                let began = Instant::now();
-                let checked = claim.check(&Nodes::start().await).await;
-                println!("{}: {:?}", claim.name(), began.elapsed());
-                lock(&broken).extend(checked.err());
-            });
+        while let Some(claim) = { lock(&others).next() } {
+            check(claim);
         }
     };
     thread::scope(|scope| {
