@@ -82,7 +82,9 @@ pub(crate) fn part_name(term: u64, n: u64) -> String {
     format!("{term}-{n}-part")
 }
 
-fn epoch_of(name: &str) -> Option<Epoch> {
+/// Returns the epoch of a delta, or whose leader made a part.
+#[must_use]
+pub(crate) fn epoch_of(name: &str) -> Option<Epoch> {
     let mut parts = name.splitn(3, '-');
     let term = parts.next()?.parse().ok()?;
     let n = parts.next()?.parse().ok()?;
