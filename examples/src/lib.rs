@@ -51,6 +51,7 @@ pub mod cli;
 #[cfg(feature = "etcd")]
 pub mod cluster;
 pub mod compute;
+pub mod controls;
 pub mod count;
 pub mod embedded;
 #[cfg(feature = "etcd")]

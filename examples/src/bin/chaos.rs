@@ -57,6 +57,12 @@ async fn endure(args: &ChaosArgs) -> Result<u8, Error> {
     if args.verbose {
         setup.args.push("--verbose".to_owned());
     }
+    #[cfg(feature = "controls")]
+    for half in &args.without {
+        setup
+            .args
+            .extend(["--without".to_owned(), half.to_string()]);
+    }
     let mut orders = Orders::new(args.seed, args.length);
     if !args.only.is_empty() {
         orders.kinds.clone_from(&args.only);

@@ -30,6 +30,7 @@ async fn main() -> ExitCode {
         Err(code) => return exit(code),
     };
     process::log_to_stderr(args.place.verbose);
+    args.place.apply_controls();
     let stop = CancellationToken::new();
     let never = async {
         cancel_on_signal(stop.clone()).await;
@@ -78,7 +79,11 @@ async fn count(args: &ComputeArgs, stop: &CancellationToken) -> Result<(), Error
     let acceptor = Acceptor::new(args.id.clone(), registration.incarnation(), fence.highest())
         .with_scope(scope.clone());
     let counter = Counter::new(&args.id, Parts::stored(output.clone()), output.deltas());
-    let node = Node::start_fenced(acceptor, counter, fence, scope)?;
+    let node = if examples::controls::fences() {
+        Node::start_fenced(acceptor, counter, fence, scope)?
+    } else {
+        Node::start(acceptor, counter)?
+    };
     let acceptor = node.acceptor().clone();
     let ended = tokio::select! {
         served = serve(node, listener) => served,

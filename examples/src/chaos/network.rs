@@ -110,8 +110,9 @@ impl Networks {
     ///
     /// Those of the program `ip`.
     pub fn move_host(&self, host: &str, from: u8, to: u8) -> io::Result<()> {
-        ip(&format!("-n {host} address add 10.78.0.{to}/24 dev work"))?;
-        ip(&format!("-n {host} address del 10.78.0.{from}/24 dev work"))
+        // In this order: a second address of a network goes with the first.
+        ip(&format!("-n {host} address del 10.78.0.{from}/24 dev work"))?;
+        ip(&format!("-n {host} address add 10.78.0.{to}/24 dev work"))
     }
 
     /// Lets packets vanish from now on.

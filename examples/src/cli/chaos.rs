@@ -44,6 +44,11 @@ pub struct ChaosArgs {
     #[arg(long, default_value = "0s", value_parser = duration)]
     pub slack: Duration,
 
+    /// Leaves out a half of the protection, to see that it is missed; may be repeated.
+    #[cfg(feature = "controls")]
+    #[arg(long, value_name = "HALF")]
+    pub without: Vec<crate::controls::Half>,
+
     /// More in the logs of the processes.
     #[arg(long)]
     pub verbose: bool,

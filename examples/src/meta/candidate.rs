@@ -9,6 +9,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::lead::{Reign, Turn};
+use crate::controls::{Half, is_off};
 use crate::input::Parts;
 use crate::journal::Journal;
 use crate::requests::Requests;
@@ -174,7 +175,8 @@ impl Candidate {
             let turn = tokio::select! {
                 biased;
                 () = self.hooks.killed() => return Ended::Killed(leadership, guard),
-                turn = guard.run(self.reign(&guard, &leadership, stop)) => turn,
+                turn = guard.run(self.reign(&guard, &leadership, stop)), if !is_off(Half::Guard) => turn,
+                turn = self.reign(&guard, &leadership, stop), if is_off(Half::Guard) => Ok(turn),
             };
             let turn = match turn {
                 // The work was dropped in time: there is nothing left to end.
