@@ -231,6 +231,12 @@ impl Arena {
         }
     }
 
+    /// Says whether a process of this name runs.
+    pub(super) fn runs(&mut self, name: &str) -> bool {
+        let process = self.fleet.member(name);
+        process.is_some_and(|process| process.ended().is_none())
+    }
+
     /// Waits for somebody who leads.
     pub(super) async fn leader(&mut self, most: Duration) -> io::Result<Option<Leader>> {
         self.tend_until(most, leader).await

@@ -124,14 +124,22 @@ impl Networks {
         tc(host, network, way, "qdisc add dev", "root blackhole").map(drop)
     }
 
-    /// Lets packets pass again; returns how many have vanished, as the kernel counts them.
+    /// Lets packets pass again.
     ///
     /// # Errors
     ///
     /// Those of the program `tc`.
-    pub fn mend(&self, host: &str, network: Network, way: Way) -> io::Result<u64> {
+    pub fn mend(&self, host: &str, network: Network, way: Way) -> io::Result<()> {
+        tc(host, network, way, "qdisc del dev", "root").map(drop)
+    }
+
+    /// Returns how many packets have vanished since the cut, as the kernel counts them.
+    ///
+    /// # Errors
+    ///
+    /// Those of the program `tc`.
+    pub fn vanished(&self, host: &str, network: Network, way: Way) -> io::Result<u64> {
         let shown = tc(host, network, way, "-s qdisc show dev", "")?;
-        tc(host, network, way, "qdisc del dev", "root")?;
         let dropped = shown.split_once("(dropped ").map(|(_, rest)| rest);
         let dropped = dropped.and_then(|rest| rest.split(',').next());
         Ok(dropped.and_then(|n| n.parse().ok()).unwrap_or(0))

@@ -7,6 +7,8 @@ mod processes;
 use std::io;
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use super::arena::{Arena, Host, Leader};
 use super::fault::Kind;
 use super::network::{Network, Way};
@@ -16,6 +18,9 @@ use super::witness::Witness;
 
 /// How long something may take that must come for a fault to happen, say a leader.
 const SOON: Duration = Duration::from_secs(20);
+
+/// How often it is looked for.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// A fault that is under way.
 struct Injection<'a> {
@@ -46,7 +51,7 @@ impl Arena {
         let one = &both[planned.choice % 2..][..1];
         let (target, proof) = match planned.kind {
             Kind::KillLeader => injection.kill_leader().await?,
-            Kind::KillWorker => injection.kill_worker(),
+            Kind::KillWorker => injection.kill_worker().await?,
             Kind::FreezeLeader => injection.freeze_leader().await?,
             Kind::FreezeWorker => injection.freeze_worker().await?,
             Kind::RevokeLease => injection.revoke_lease().await?,
@@ -79,16 +84,30 @@ impl Arena {
 }
 
 impl Injection<'_> {
-    /// Waits for who leads. The fault begins now: it could not before.
+    /// Waits for who leads and runs. The fault begins now: it could not before.
     async fn leader(&mut self) -> io::Result<Option<Leader>> {
-        let leader = self.arena.leader(SOON).await?;
-        self.began = self.witness.now();
-        Ok(leader)
+        let deadline = Instant::now() + SOON;
+        loop {
+            let leader = self.arena.leader(SOON).await?;
+            let runs = leader.as_ref().is_some_and(|it| self.arena.runs(&it.name));
+            if runs || Instant::now() >= deadline {
+                self.began = self.witness.now();
+                return Ok(leader.filter(|_| runs));
+            }
+            self.arena.tend_for(LOOK_EVERY).await?;
+        }
     }
 
-    fn worker(&self) -> Host {
+    /// Waits until the chosen worker runs: it may have been killed a moment ago.
+    async fn worker(&mut self) -> io::Result<Host> {
         let workers = &self.arena.workers;
-        workers[self.planned.choice % workers.len()].clone()
+        let host = workers[self.planned.choice % workers.len()].clone();
+        let deadline = Instant::now() + SOON;
+        while !self.arena.runs(&host.name) && Instant::now() < deadline {
+            self.arena.tend_for(LOOK_EVERY).await?;
+        }
+        self.began = self.witness.now();
+        Ok(host)
     }
 }
 

@@ -6,16 +6,15 @@ use std::time::Duration;
 use tokio::time::Instant;
 
 use super::processes::kill;
-use super::{Injection, SOON, nobody};
+use super::{Injection, LOOK_EVERY, SOON, nobody};
 use crate::chaos::arena::LATE;
 use crate::chaos::network::{Network, Way};
 use crate::chaos::proxy::{Proxy, Trap};
 use crate::chaos::timeline::Proof;
 use crate::etcd::{EtcdLedger, Keys, Link};
 
-/// How long etcd may take to answer, and how often its answer is looked for.
-const ANSWER: Duration = Duration::from_secs(2);
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// How long etcd may take to answer.
+const ANSWER: Duration = Duration::from_secs(5);
 
 impl Injection<'_> {
     pub(super) async fn cut_leader(&mut self, ways: &[Way]) -> io::Result<(String, Proof)> {
@@ -30,7 +29,7 @@ impl Injection<'_> {
         networks: &[Network],
         ways: &[Way],
     ) -> io::Result<(String, Proof)> {
-        let host = self.worker();
+        let host = self.worker().await?;
         self.cut(host.name, networks, ways).await
     }
 
@@ -46,9 +45,20 @@ impl Injection<'_> {
             self.arena.networks.cut(&host, network, way)?;
         }
         self.arena.tend_for(self.planned.hold).await?;
-        let mut vanished = 0;
+        let deadline = Instant::now() + SOON;
+        let vanished = loop {
+            let mut vanished = 0;
+            for (network, way) in each() {
+                vanished += self.arena.networks.vanished(&host, network, way)?;
+            }
+            // A worker that has nothing to do says nothing for some seconds.
+            if vanished > 0 || Instant::now() >= deadline {
+                break vanished;
+            }
+            self.arena.tend_for(LOOK_EVERY).await?;
+        };
         for (network, way) in each() {
-            vanished += self.arena.networks.mend(&host, network, way)?;
+            self.arena.networks.mend(&host, network, way)?;
         }
         Ok((host, Proof::new(vanished, "packets vanished")))
     }
@@ -97,7 +107,7 @@ impl Injection<'_> {
         self.tend_while(ANSWER, |proxy| proxy.lost() == lost)
             .await?;
         let lost = self.arena.proxy.lost() - lost;
-        let proof = Proof::new(lost, "bytes of etcd's answer lost");
+        let proof = Proof::new(lost, "answers of etcd lost");
         Ok(("etcd".to_owned(), proof))
     }
 
@@ -121,7 +131,7 @@ impl Injection<'_> {
         self.tend_while(ANSWER, |proxy| proxy.answered() == answered)
             .await?;
         let said = self.arena.proxy.answered() - answered;
-        let what = "bytes of etcd's answer to a commit that came late";
+        let what = "answers to a commit that came late";
         Ok((leader.name, Proof::new(said, what)))
     }
 

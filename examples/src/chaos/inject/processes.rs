@@ -22,10 +22,10 @@ impl Injection<'_> {
         Ok((leader.name, proof))
     }
 
-    pub(super) fn kill_worker(&mut self) -> (String, Proof) {
-        let host = self.worker();
+    pub(super) async fn kill_worker(&mut self) -> io::Result<(String, Proof)> {
+        let host = self.worker().await?;
         let proof = kill(self.arena, &host.name);
-        (host.name, proof)
+        Ok((host.name, proof))
     }
 
     /// A leader that stands still beyond its lease: the kernel ends it meanwhile.
@@ -45,7 +45,7 @@ impl Injection<'_> {
     }
 
     pub(super) async fn freeze_worker(&mut self) -> io::Result<(String, Proof)> {
-        let host = self.worker();
+        let host = self.worker().await?;
         let stopped = self.freeze(&host.name).await?;
         Ok((host.name, Proof::new(stopped, "threads stopped")))
     }

@@ -4,6 +4,8 @@
 //! A commit is told from other calls by its comparisons, which name the leader's key and
 //! the head; no other call names both.
 
+mod answers;
+
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -16,6 +18,7 @@ use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
 
+use self::answers::Answers;
 use crate::etcd::Keys;
 
 /// Bytes read at once.
@@ -24,8 +27,8 @@ const BUFFER: usize = 64 * 1024;
 /// The rest of a request that is held up comes within this time after its beginning.
 const REST: Duration = Duration::from_millis(200);
 
-/// How long etcd may take to answer a request that was held up, until nobody wants it.
-const ANSWER: Duration = Duration::from_secs(2);
+/// How long etcd may take to answer a client that has gone.
+const ANSWER: Duration = Duration::from_secs(5);
 
 /// How often such an answer is looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
@@ -56,9 +59,9 @@ struct Shared {
     trap: Mutex<Trap>,
     /// Commits that went into a trap.
     trapped: AtomicU64,
-    /// Bytes of etcd that were lost.
+    /// Answers of etcd that were lost.
     lost: AtomicU64,
-    /// Bytes of etcd in answer to what was held up.
+    /// Those of them to what was held up.
     answered: AtomicU64,
     /// Raised to release what is held up.
     released: watch::Sender<u64>,
@@ -102,13 +105,13 @@ impl Proxy {
         self.shared.trapped.load(Relaxed)
     }
 
-    /// Returns how many bytes of etcd were lost.
+    /// Returns how many answers of etcd were lost.
     #[must_use]
     pub fn lost(&self) -> u64 {
         self.shared.lost.load(Relaxed)
     }
 
-    /// Returns how many bytes etcd said to what was held up.
+    /// Returns how many answers etcd gave to what was held up.
     #[must_use]
     pub fn answered(&self) -> u64 {
         self.shared.answered.load(Relaxed)
@@ -199,6 +202,10 @@ async fn upward(
     loop {
         let n = client.read(&mut buffer).await?;
         if n == 0 {
+            if *losing.borrow() {
+                // Its answer is still to come, and to be counted.
+                tokio::time::sleep(ANSWER).await;
+            }
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         match shared.trapped(&buffer[..n]) {
@@ -232,14 +239,16 @@ async fn downward(
     shared: &Shared,
     loses: watch::Receiver<bool>,
 ) -> io::Result<()> {
+    let mut answers = Answers::default();
     let mut buffer = vec![0; BUFFER];
     loop {
         let n = server.read(&mut buffer).await?;
         if n == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
+        let ended = answers.take(&buffer[..n]);
         if *loses.borrow() {
-            shared.lost.fetch_add(n as u64, Relaxed);
+            shared.lost.fetch_add(ended, Relaxed);
         } else {
             client.write_all(&buffer[..n]).await?;
         }
