@@ -70,10 +70,9 @@ async fn endure(args: &ChaosArgs) -> Result<u8, Error> {
     println!("seed {} for {:?}", orders.seed, orders.length);
     let stop = CancellationToken::new();
     let stopped = async {
-        tokio::select! {
-            () = cancel_on_signal(stop.clone()) => std::future::pending().await,
-            () = stop.cancelled() => {}
-        }
+        cancel_on_signal(stop.clone()).await;
+        // It ends without a signal where none can be waited for.
+        stop.cancelled().await;
     };
     tokio::select! {
         outcome = Box::pin(run(&setup, &orders, |line| println!("{line}"))) => Ok(judge(&outcome?)),
