@@ -4,7 +4,7 @@ mod double;
 
 use std::time::Duration;
 
-use bidi_session::{DisconnectReason, RoundError, WorkerId};
+use bidi_session::{DisconnectReason, PoolConfig, RoundError, WorkerId};
 use futures_util::StreamExt;
 
 use double::{Double, LONG, Order, Word};
@@ -30,7 +30,10 @@ async fn moody(double: Double, name: &'static str) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_round_never_waits_for_a_session_that_is_over() {
     let double = Double::default();
-    let (pool, events) = double.pool();
+    // Sessions end all the time, and the test is not about the wait for the next.
+    let config =
+        PoolConfig::new(1).with_backoff(Duration::from_millis(1), Duration::from_millis(5));
+    let (pool, events) = double.pool_with(config);
     drop(events);
     let names = ["a", "bb", "ccc"];
     let mut workers = tokio::task::JoinSet::new();

@@ -19,6 +19,12 @@ mod fence;
 mod guard;
 mod signal;
 mod token;
+#[cfg(feature = "tonic")]
+#[cfg_attr(docsrs, doc(cfg(feature = "tonic")))]
+pub mod tonic;
+#[cfg(feature = "tower")]
+#[cfg_attr(docsrs, doc(cfg(feature = "tower")))]
+pub mod tower;
 mod watchdog;
 
 pub use backstop::Grade;

@@ -66,12 +66,14 @@ impl Token {
 
     /// Returns the scope, empty for a plain number.
     #[must_use]
+    #[inline]
     pub fn scope(&self) -> &str {
         self.scope.as_str()
     }
 
     /// Returns the number.
     #[must_use]
+    #[inline]
     pub fn number(&self) -> u64 {
         self.number
     }
@@ -133,6 +135,7 @@ impl Scope {
         Self((!scope.is_empty()).then(|| Arc::from(scope)))
     }
 
+    #[inline]
     pub(crate) fn as_str(&self) -> &str {
         self.0.as_deref().unwrap_or_default()
     }

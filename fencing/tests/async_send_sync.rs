@@ -49,6 +49,36 @@ fn simulations_cross_threads() {
 }
 
 /// Compiling it is the test.
+#[cfg(feature = "tower")]
+#[test]
+fn layers_cross_threads() {
+    use fencing::tower::{
+        CallError, Client, ClientLayer, GuardedBody, HeardBody, HeldBody, Reason, Rejection,
+        Server, ServerLayer,
+    };
+
+    shared::<ClientLayer>();
+    shared::<ServerLayer>();
+    shared::<Client<()>>();
+    shared::<Server<()>>();
+    shared::<Reason>();
+    shared::<Rejection>();
+    shared::<HeldBody<()>>();
+    shared::<HeardBody<()>>();
+    send(None::<GuardedBody<()>>);
+    error::<CallError>();
+    error::<Rejection>();
+}
+
+/// Compiling it is the test.
+#[cfg(feature = "tonic")]
+#[test]
+fn channels_cross_threads() {
+    shared::<fencing::tonic::ChannelLayer>();
+    shared::<fencing::tonic::FencedChannel<()>>();
+}
+
+/// Compiling it is the test.
 #[expect(dead_code, reason = "never called")]
 fn futures(guard: &Guard, fence: &Fence, admission: &Admission) {
     spawnable(guard.cancelled());

@@ -25,6 +25,7 @@ mod sync {
     }
 }
 
+use std::io;
 use std::time::Duration;
 
 use arming::{Arming, Timer, Wish, Wishes};
@@ -79,16 +80,17 @@ impl Wishes for Guard {
 struct Set(Arc<AtomicU64>);
 
 impl Timer for Set {
-    fn arm(&self, at: Option<Duration>) {
+    fn arm(&self, at: Option<Duration>) -> io::Result<()> {
         self.0
             .store(at.map_or(DISARMED, |at| at.as_secs()), Ordering::SeqCst);
+        Ok(())
     }
 }
 
 fn armed_for(guard: &Guard) -> (Arc<Arming<Set, Guard>>, Set) {
     let set = Set(Arc::new(AtomicU64::new(DISARMED)));
     let arming = Arc::new(Arming::new(set.clone()));
-    arming.adopt(guard.clone());
+    arming.adopt(guard.clone()).expect("set");
     (arming, set)
 }
 
@@ -105,7 +107,7 @@ fn two_renewals_leave_the_later_deadline() {
             let (guard, arming) = (guard.clone(), Arc::clone(&arming));
             thread::spawn(move || {
                 guard.extend(until);
-                arming.follow();
+                arming.follow().expect("set");
             })
         });
         for renewal in renewals {
@@ -124,11 +126,11 @@ fn a_renewal_that_races_with_a_loss_does_not_save_the_process() {
             let (guard, arming) = (guard.clone(), Arc::clone(&arming));
             thread::spawn(move || {
                 guard.extend(20);
-                arming.follow();
+                arming.follow().expect("set");
             })
         };
         guard.set(LOST);
-        arming.follow();
+        arming.follow().expect("set");
         assert_eq!(is_set_to(&set), SOON);
         renewal.join().expect("renewed");
         assert_eq!(is_set_to(&set), SOON);
@@ -146,9 +148,9 @@ fn a_renewal_stopped_before_it_sets_the_timer_is_made_up_for_by_the_next() {
             thread::spawn(move || guard.extend(40))
         };
         guard.extend(20);
-        arming.follow();
+        arming.follow().expect("set");
         stopped.join().expect("stopped");
-        arming.follow();
+        arming.follow().expect("set");
         assert_eq!(is_set_to(&set), 40);
     });
 }
@@ -168,7 +170,7 @@ fn the_thread_makes_up_for_a_caller_that_is_held_up() {
             let (guard, arming) = (guard.clone(), Arc::clone(&arming));
             thread::spawn(move || {
                 guard.extend(20);
-                arming.follow();
+                arming.follow().expect("set");
             })
         };
         // May find the lock taken: then its holder reads the guard again, or the next
@@ -189,9 +191,9 @@ fn an_end_of_the_old_guard_does_not_disarm_the_new_one() {
         old.set(FINISHED);
         let finish = {
             let arming = Arc::clone(&arming);
-            thread::spawn(move || arming.follow())
+            thread::spawn(move || arming.follow().expect("set"))
         };
-        arming.adopt(Guard::live(20));
+        arming.adopt(Guard::live(20)).expect("set");
         finish.join().expect("finished");
         assert_eq!(is_set_to(&set), 20);
     });
@@ -206,11 +208,11 @@ fn a_finished_guard_leaves_the_timer_disarmed() {
             let (guard, arming) = (guard.clone(), Arc::clone(&arming));
             thread::spawn(move || {
                 guard.extend(20);
-                arming.follow();
+                arming.follow().expect("set");
             })
         };
         guard.set(FINISHED);
-        arming.follow();
+        arming.follow().expect("set");
         renewal.join().expect("renewed");
         assert_eq!(is_set_to(&set), DISARMED);
     });
@@ -225,9 +227,10 @@ struct Interrupted {
 }
 
 impl Timer for Interrupted {
-    fn arm(&self, at: Option<Duration>) {
-        self.set.arm(at);
+    fn arm(&self, at: Option<Duration>) -> io::Result<()> {
+        self.set.arm(at)?;
         self.guard.extend(40);
+        Ok(())
     }
 }
 
@@ -240,7 +243,44 @@ fn a_renewal_in_the_middle_of_a_setting_is_set_too() {
             set: set.clone(),
             guard: guard.clone(),
         });
-        arming.adopt(guard);
+        arming.adopt(guard).expect("set");
         assert_eq!(is_set_to(&set), 40);
+    });
+}
+
+/// A timer that a sandbox lets nobody set for a while.
+#[derive(Clone)]
+struct Forbidden {
+    set: Set,
+    is_allowed: Arc<AtomicU64>,
+}
+
+impl Timer for Forbidden {
+    fn arm(&self, at: Option<Duration>) -> io::Result<()> {
+        match self.is_allowed.load(Ordering::SeqCst) {
+            0 => Err(io::ErrorKind::PermissionDenied.into()),
+            _ => self.set.arm(at),
+        }
+    }
+}
+
+#[test]
+fn a_setting_that_failed_is_told_and_made_up_for() {
+    loom::model(|| {
+        let (guard, set) = (Guard::live(10), Set(Arc::new(AtomicU64::new(DISARMED))));
+        let is_allowed = Arc::new(AtomicU64::new(1));
+        let arming = Arming::new(Forbidden {
+            set: set.clone(),
+            is_allowed: Arc::clone(&is_allowed),
+        });
+        arming.adopt(guard.clone()).expect("set");
+        is_allowed.store(0, Ordering::SeqCst);
+        guard.extend(20);
+        arming.follow().expect_err("forbidden");
+        assert_eq!(is_set_to(&set), 10);
+        is_allowed.store(1, Ordering::SeqCst);
+        // Nothing has changed since, but what was wished for.
+        arming.follow().expect("set");
+        assert_eq!(is_set_to(&set), 20);
     });
 }

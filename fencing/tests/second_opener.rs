@@ -115,3 +115,29 @@ fn a_lock_file_that_was_replaced_stops_the_writing() {
     drop(other);
     assert_eq!(Fence::open(&path).unwrap().highest(), 9);
 }
+
+/// The child shares the lock's open file: unlocking there would unlock it here.
+#[test]
+#[expect(unsafe_code, reason = "the standard library has no fork without exec")]
+fn a_forked_child_neither_unlocks_the_parents_mark_nor_stores_it() {
+    let folder = tempdir().unwrap();
+    let path = folder.path().join("orders.mark");
+    let fence = Fence::open(&path).unwrap();
+    // SAFETY: the child uses nothing that another thread may have locked when it was made,
+    // and ends without returning.
+    let child = unsafe { libc::fork() };
+    if child == 0 {
+        // SAFETY: takes no pointer. A child that hangs is ended.
+        unsafe { libc::alarm(20) };
+        let is_refused = matches!(fence.admit_blocking(5), Err(AdmitError::Storage(_)));
+        drop(fence);
+        // SAFETY: takes no pointer and does not return.
+        unsafe { libc::_exit(if is_refused { 0 } else { 1 }) };
+    }
+    let mut status = -1;
+    // SAFETY: the pointer is to a live value.
+    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+    assert_eq!(status, 0, "the child stored the mark, or hung");
+    assert!(is_locked(&path));
+    drop(wait(fence.admit(1)).unwrap());
+}

@@ -176,7 +176,7 @@ type Calling<'a> = Pin<Box<dyn Future<Output = Result<Admission, AdmitError>> + 
 
 proptest! {
     #![proptest_config(ProptestConfig {
-        cases: 2_000,
+        cases: if std::env::var_os("SOAK").is_some() { 1_000_000 } else { 2_000 },
         failure_persistence: Some(Box::new(FileFailurePersistence::WithSource("regressions"))),
         ..ProptestConfig::default()
     })]

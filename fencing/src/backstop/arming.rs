@@ -5,14 +5,15 @@
 //! written: under one short lock the guard is read again, and again after each setting,
 //! until the timer is set to what was read last. Whoever comes later finds the newest.
 
+use std::io;
 use std::time::Duration;
 
 use super::sync::{Mutex, MutexGuard};
 
 /// Something that fires at an instant since boot.
 pub(crate) trait Timer {
-    /// Sets the instant; `None` disarms.
-    fn arm(&self, at: Option<Duration>);
+    /// Sets the instant; `None` disarms. An error leaves it as it was.
+    fn arm(&self, at: Option<Duration>) -> io::Result<()>;
 }
 
 /// What a guard wants of the timer.
@@ -58,28 +59,31 @@ impl<T: Timer, G: Wishes> Arming<T, G> {
     }
 
     /// Follows this guard from here on.
-    pub(crate) fn adopt(&self, guard: G) {
+    pub(crate) fn adopt(&self, guard: G) -> io::Result<()> {
         let mut state = self.lock();
         let old = state.guard.replace(guard);
-        self.set(&mut state);
+        let set = self.set(&mut state);
         drop(state);
         // Freed without the lock.
         drop(old);
+        set
     }
 
     /// Sets the timer to what the guard wants now. To be called after each change.
-    pub(crate) fn follow(&self) {
-        self.set(&mut self.lock());
+    pub(crate) fn follow(&self) -> io::Result<()> {
+        self.set(&mut self.lock())
     }
 
     /// Does so unless somebody else does, who may be stopped meanwhile. Waits for nothing.
     pub(crate) fn try_follow(&self) {
         if let Some(mut state) = super::sync::try_lock(&self.state) {
-            self.set(&mut state);
+            // Who changed the guard has the same error and tells it.
+            let _ = self.set(&mut state);
         }
     }
 
-    fn set(&self, state: &mut State<G>) {
+    /// An error is tried again by the next who follows.
+    fn set(&self, state: &mut State<G>) -> io::Result<()> {
         while let Some(guard) = &state.guard {
             let wanted = match guard.wish() {
                 Wish::Never => None,
@@ -87,11 +91,12 @@ impl<T: Timer, G: Wishes> Arming<T, G> {
                 Wish::By(at) => Some(state.armed.map_or(at, |armed| armed.min(at))),
             };
             if wanted == state.armed {
-                return;
+                break;
             }
-            self.timer.arm(wanted);
+            self.timer.arm(wanted)?;
             state.armed = wanted;
         }
+        Ok(())
     }
 
     fn lock(&self) -> MutexGuard<'_, State<G>> {

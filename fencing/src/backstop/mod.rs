@@ -4,6 +4,7 @@ mod arming;
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::config::Backstop;
 use crate::end::KernelTimer;
@@ -32,6 +33,8 @@ pub enum Grade {
 pub(crate) struct DeadMan {
     arming: Option<Arming<KernelTimer, Arc<Cell>>>,
     grade: Grade,
+    /// It was told that the timer cannot be set.
+    is_told: AtomicBool,
 }
 
 // ===== impl DeadMan =====
@@ -42,6 +45,7 @@ impl DeadMan {
         Self {
             arming: None,
             grade: Grade::Thread,
+            is_told: AtomicBool::new(false),
         }
     }
 
@@ -86,7 +90,11 @@ impl DeadMan {
         let timer = KernelTimer::new()?;
         let grade = timer.grade();
         let arming = Some(Arming::new(timer));
-        Ok(Self { arming, grade })
+        Ok(Self {
+            arming,
+            grade,
+            is_told: AtomicBool::new(false),
+        })
     }
 
     pub(crate) fn grade(&self) -> Grade {
@@ -96,14 +104,27 @@ impl DeadMan {
     /// Follows this guard from here on.
     pub(crate) fn adopt(&self, guard: &Arc<Cell>) {
         if let Some(arming) = &self.arming {
-            arming.adopt(Arc::clone(guard));
+            self.tell(arming.adopt(Arc::clone(guard)));
         }
     }
 
     /// Does what the guard wants now. To be called after each change of it.
     pub(crate) fn follow(&self) {
         if let Some(arming) = &self.arming {
-            arming.follow();
+            self.tell(arming.follow());
+        }
+    }
+
+    /// Once: a sandbox that came after the start refuses every renewal alike.
+    fn tell(&self, set: io::Result<()>) {
+        if let Err(error) = set
+            && !self.is_told.swap(true, Ordering::Relaxed)
+        {
+            tracing::error!(
+                %error,
+                "the kernel's timer cannot be set: it ends the process at the deadline that it \
+                 was set to last; let the sandbox allow timer_settime"
+            );
         }
     }
 

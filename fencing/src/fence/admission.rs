@@ -5,8 +5,6 @@ use std::future::Future;
 use std::sync::Arc;
 
 use crate::fence::Handle;
-use crate::fence::state::Term;
-use crate::signal::Signal;
 use crate::token::Token;
 
 /// The right to apply the effect that a token came with.
@@ -17,21 +15,16 @@ use crate::token::Token;
 #[must_use = "the effect is admitted only while this is held"]
 pub struct Admission {
     handle: Arc<Handle>,
-    term: Term,
     token: Token,
-    revoked: Arc<Signal>,
 }
 
 // ===== impl Admission =====
 
 impl Admission {
-    pub(super) fn new(handle: Arc<Handle>, term: Term, token: Token, revoked: Arc<Signal>) -> Self {
-        Self {
-            handle,
-            term,
-            token,
-            revoked,
-        }
+    /// For an admission that was counted.
+    #[inline]
+    pub(super) fn new(handle: Arc<Handle>, token: Token) -> Self {
+        Self { handle, token }
     }
 
     /// Returns the token that was admitted.
@@ -46,7 +39,7 @@ impl Admission {
     /// before this is dropped; a long one should stop.
     #[must_use]
     pub fn is_revoked(&self) -> bool {
-        self.revoked.has_fired()
+        self.handle.desk.is_revoked()
     }
 
     /// Waits until a higher token waits for this admission to end.
@@ -55,13 +48,14 @@ impl Admission {
     ///
     /// Cancel safe: nothing is consumed.
     pub fn revoked(&self) -> impl Future<Output = ()> + Send + use<> {
-        Arc::clone(&self.revoked).wait()
+        self.handle.desk.revoked().wait()
     }
 }
 
 impl Drop for Admission {
+    #[inline]
     fn drop(&mut self) {
-        self.handle.desk.release(self.term);
+        self.handle.desk.release();
     }
 }
 

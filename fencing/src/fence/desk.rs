@@ -1,6 +1,7 @@
 //! What the callers of one fence and its worker share.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
+use std::mem;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -8,16 +9,18 @@ use tokio::sync::Notify;
 
 use crate::clock::boot_time;
 use crate::fence::error::{AdmitError, StorageError};
+use crate::fence::gate::Gate;
 use crate::fence::mark::Mark;
 use crate::fence::state::{Progress, State, Step, Term};
 use crate::fence::store::Store;
 use crate::fence::worker;
-use crate::signal::{Signal, wake_all};
+use crate::signal::Signal;
 use crate::token::{Scope, Token};
 
 /// Where callers and worker meet.
 #[derive(Debug)]
 pub(super) struct Desk {
+    gate: Arc<Gate>,
     board: Mutex<Board>,
     /// Tells waiting callers to step again.
     pub(super) changed: Notify,
@@ -31,8 +34,8 @@ pub(super) struct Board {
     pub(super) state: State,
     /// None in memory, while the worker writes with it, and once the fence is closed.
     pub(super) store: Option<Store>,
-    /// Fired when the term is over; one for each term with admissions.
-    revoked: BTreeMap<Term, Arc<Signal>>,
+    /// Fired when the present term is over.
+    revoked: Arc<Signal>,
     /// When callers give up, with the number of the call.
     pub(super) alarms: BTreeSet<(Duration, u64)>,
     calls: u64,
@@ -52,16 +55,18 @@ pub(super) struct Call<'a> {
 
 impl Desk {
     pub(super) fn new(state: State, store: Option<Store>) -> Self {
+        let gate = Arc::clone(state.gate());
         let board = Board {
             state,
             store,
-            revoked: BTreeMap::new(),
+            revoked: Arc::default(),
             alarms: BTreeSet::new(),
             calls: 0,
             has_worker: false,
             is_closed: false,
         };
         Self {
+            gate,
             board: Mutex::new(board),
             changed: Notify::new(),
             bell: Condvar::new(),
@@ -76,18 +81,42 @@ impl Desk {
         self.lock().state.mark().clone()
     }
 
+    /// Admits at once and without a lock, if `token` is the one that is being admitted.
+    #[inline]
+    pub(super) fn enter(&self, token: &Token) -> bool {
+        match self.gate.enter(token.scope(), token.number()) {
+            Ok(()) => true,
+            Err(shut) => {
+                if shut.is_last {
+                    self.changed.notify_waiters();
+                }
+                false
+            }
+        }
+    }
+
     /// Gives an admission back.
-    pub(super) fn release(&self, term: Term) {
-        let mut board = self.lock();
-        if !board.state.release(term) {
-            return;
+    #[inline]
+    pub(super) fn release(&self) {
+        if self.gate.leave() {
+            self.changed.notify_waiters();
         }
-        board.revoked.remove(&term);
-        let is_lower = term < board.state.term();
-        drop(board);
-        if is_lower {
-            wake_all(&self.changed);
+    }
+
+    /// Says whether the admissions that are held are below the present term.
+    pub(super) fn is_revoked(&self) -> bool {
+        !self.gate.is_open()
+    }
+
+    /// Fires when the admissions that are held are below the present term.
+    pub(super) fn revoked(&self) -> Arc<Signal> {
+        let board = self.lock();
+        if !self.is_revoked() {
+            return Arc::clone(&board.revoked);
         }
+        let signal = Arc::<Signal>::default();
+        signal.fire();
+        signal
     }
 
     /// Starts a new era. What was admitted before is revoked.
@@ -109,21 +138,18 @@ impl Desk {
     }
 
     /// Tells those whom a new term concerns, once the lock is free.
-    fn announce(&self, board: MutexGuard<'_, Board>, before: Term) {
+    fn announce(&self, mut board: MutexGuard<'_, Board>, before: Term) {
         let term = board.state.term();
         if term == before {
             return;
         }
         let number = board.state.mark().number;
-        let over: Vec<_> = board
-            .revoked
-            .range(..term)
-            .map(|(_, signal)| signal.clone())
-            .collect();
+        let over = mem::take(&mut board.revoked);
         drop(board);
-        let revoked = over.iter().filter(|signal| signal.fire()).count();
-        wake_all(&self.changed);
-        tracing::info!(token = number, revoked, "the fence's mark has risen");
+        over.fire();
+        self.changed.notify_waiters();
+        let lower = self.gate.count();
+        tracing::info!(token = number, lower, "the fence's mark has risen");
     }
 }
 
@@ -150,10 +176,6 @@ impl Board {
             }
         }
     }
-
-    fn signal(&mut self, term: Term) -> Arc<Signal> {
-        Arc::clone(self.revoked.entry(term).or_default())
-    }
 }
 
 // ===== impl Call =====
@@ -172,7 +194,7 @@ impl<'a> Call<'a> {
         &mut self,
         token: &Token,
         patience: Duration,
-    ) -> Option<Result<(Term, Arc<Signal>), AdmitError>> {
+    ) -> Option<Result<(), AdmitError>> {
         let mut board = self.desk.lock();
         let before = board.state.term();
         let mut step = board
@@ -188,7 +210,7 @@ impl<'a> Call<'a> {
             }
         }
         let outcome = match step {
-            Step::Admitted(term) => Some(Ok((term, board.signal(term)))),
+            Step::Admitted => Some(Ok(())),
             Step::Refused(error) => Some(Err(error)),
             Step::Wait(_) => None,
         };

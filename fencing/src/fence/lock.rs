@@ -3,6 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::process;
 
 /// An exclusive lock on a file beside the mark. The mark's own file cannot carry
 /// it, since each save replaces that file.
@@ -10,6 +11,8 @@ use std::path::{Path, PathBuf};
 pub(super) struct FileLock {
     file: File,
     path: PathBuf,
+    /// The process that took the lock: a forked child shares it and must not use it.
+    owner: u32,
 }
 
 // ===== impl FileLock =====
@@ -18,7 +21,8 @@ impl FileLock {
     /// Takes the lock; [`io::ErrorKind::WouldBlock`] says that another has it.
     pub(super) fn acquire(path: PathBuf) -> io::Result<Self> {
         let file = lock(&path)?;
-        let lock = Self { file, path };
+        let owner = process::id();
+        let lock = Self { file, path, owner };
         // Another may have removed the file between opening and locking it.
         lock.verify()?;
         Ok(lock)
@@ -26,6 +30,11 @@ impl FileLock {
 
     /// Checks that the locked file is the one that others would lock.
     pub(super) fn verify(&self) -> io::Result<()> {
+        if process::id() != self.owner {
+            return Err(io::Error::other(
+                "the fence was opened before a fork: use it in the process that opened it",
+            ));
+        }
         if is_same(&self.file, &self.path)? {
             return Ok(());
         }
@@ -38,7 +47,9 @@ impl FileLock {
 
 impl Drop for FileLock {
     fn drop(&mut self) {
-        unlock(&self.file);
+        if process::id() == self.owner {
+            unlock(&self.file);
+        }
     }
 }
 

@@ -3,6 +3,7 @@
 mod admission;
 mod desk;
 mod error;
+mod gate;
 mod lock;
 mod mark;
 mod state;
@@ -18,10 +19,16 @@ pub use admission::Admission;
 pub use error::{AdmitError, OpenError, ResetError, StaleToken, StorageError, WrongScope};
 
 use crate::blocking::block_on;
+use crate::signal::hear;
 use crate::token::{Scope, Token};
 use desk::{Call, Desk};
 use state::State;
 use store::Store;
+
+/// What the gate is made of; a model of it is made of other ones.
+mod sync {
+    pub(super) use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+}
 
 const DEFAULT_DRAIN_WAIT: Duration = Duration::from_secs(5);
 
@@ -67,6 +74,10 @@ impl Fence {
     /// them while the fence is open. The file is locked until the last clone and the
     /// last [`Admission`] of this fence are dropped, and until a write that then still
     /// runs has ended. Use a local file system: on network ones the lock may not hold.
+    ///
+    /// One path for one mark: by a hard link of the file it is another fence. After a
+    /// `fork` the fence stays the parent's: in the child it stores nothing, so that no
+    /// higher token is admitted there.
     ///
     /// Reads and writes the file on the calling thread.
     ///
@@ -116,22 +127,10 @@ impl Fence {
     /// the call if that matters.
     pub async fn admit<T: Into<Token>>(&self, token: T) -> Result<Admission, AdmitError> {
         let token = token.into();
-        let desk = &self.handle.desk;
-        let mut call = Call::new(desk);
-        loop {
-            // Listens before it looks, or it would miss what happens in between.
-            let changed = desk.changed.notified();
-            if let Some(outcome) = call.admit(&token, self.drain_wait) {
-                let (term, revoked) = outcome?;
-                return Ok(Admission::new(
-                    Arc::clone(&self.handle),
-                    term,
-                    token,
-                    revoked,
-                ));
-            }
-            changed.await;
+        if !self.handle.desk.enter(&token) {
+            self.wait_for(&token).await?;
         }
+        Ok(Admission::new(Arc::clone(&self.handle), token))
     }
 
     /// Like [`admit`](Self::admit), for code without async: blocks the thread.
@@ -188,9 +187,23 @@ impl Fence {
                 if let Some(outcome) = call.store() {
                     return outcome.map_err(ResetError::Storage);
                 }
-                changed.await;
+                hear(changed).await;
             }
         })
+    }
+
+    /// Waits until `token` is counted as admitted.
+    async fn wait_for(&self, token: &Token) -> Result<(), AdmitError> {
+        let desk = &self.handle.desk;
+        let mut call = Call::new(desk);
+        loop {
+            // Listens before it looks, or it would miss what happens in between.
+            let changed = desk.changed.notified();
+            if let Some(outcome) = call.admit(token, self.drain_wait) {
+                return outcome;
+            }
+            hear(changed).await;
+        }
     }
 
     fn with_desk(desk: Desk) -> Self {

@@ -14,7 +14,6 @@ use crate::clock::boot_time;
 use crate::fence::desk::{Board, Desk};
 use crate::fence::error::StorageError;
 use crate::fence::mark::Mark;
-use crate::signal::wake_all;
 
 /// At most 15 bytes, which is what Linux shows of it.
 const NAME: &str = "fence-worker";
@@ -48,7 +47,7 @@ fn work(desk: &Desk) {
         if patience.is_zero() {
             board.alarms.remove(&alarm);
             drop(board);
-            wake_all(&desk.changed);
+            desk.changed.notify_waiters();
             board = desk.lock();
         } else {
             let woken = desk.bell.wait_timeout(board, patience);
@@ -82,6 +81,6 @@ fn save<'a>(
     };
     drop(board);
     drop(store);
-    wake_all(&desk.changed);
+    desk.changed.notify_waiters();
     desk.lock()
 }

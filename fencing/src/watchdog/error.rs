@@ -30,7 +30,7 @@ pub enum StartError {
 pub enum GuardError {
     /// An earlier guard is neither finished nor lost, or permits of it are held.
     #[error(
-        "the guard of token {token} is still in use ({permits} permits are held); await finish() on it first"
+        "the guard of token {token} is still in use ({permits} permits are held); call finish() or finish_blocking() on it first, dropping it is not enough"
     )]
     #[non_exhaustive]
     Busy {

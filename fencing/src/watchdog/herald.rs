@@ -6,14 +6,14 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::thread;
 use std::time::Duration;
-use std::{io, thread};
 
 use crate::alarm::Alarm;
 use crate::clock::boot_time;
 use crate::end::mask_signals;
-use crate::watchdog::Slot;
 use crate::watchdog::words::Words;
+use crate::watchdog::{Slot, StartError};
 
 /// At most 15 bytes, which is what Linux shows of it.
 const NAME: &str = "fence-herald";
@@ -38,12 +38,12 @@ struct Desk {
 // ===== impl Herald =====
 
 impl Herald {
-    pub(super) fn spawn(slot: Arc<Slot>) -> io::Result<Self> {
+    pub(super) fn spawn(slot: Arc<Slot>) -> Result<Self, StartError> {
         let desk = Arc::new(Desk {
-            alarm: Alarm::new()?,
+            alarm: Alarm::new().map_err(StartError::Timer)?,
             words: OnceLock::new(),
             is_done: AtomicBool::new(false),
-            done: Alarm::new()?,
+            done: Alarm::new().map_err(StartError::Timer)?,
             is_over: AtomicBool::new(false),
         });
         let herald = Self {
@@ -51,7 +51,8 @@ impl Herald {
         };
         thread::Builder::new()
             .name(NAME.to_owned())
-            .spawn(move || run(&slot, &desk))?;
+            .spawn(move || run(&slot, &desk))
+            .map_err(StartError::Thread)?;
         Ok(herald)
     }
 

@@ -45,7 +45,7 @@ impl Thread {
             alarm: Arc::clone(&alarm),
             is_orphan: Arc::clone(&is_orphan),
         };
-        let herald = Herald::spawn(Arc::clone(&slot)).map_err(StartError::Thread)?;
+        let herald = Herald::spawn(Arc::clone(&slot))?;
         let post = Post {
             slot,
             alarm,

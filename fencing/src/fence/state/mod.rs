@@ -4,12 +4,14 @@
 //! ordered, so that an admission from before a reset is below everything after it.
 //!
 //! The promise: once [`State::step`] has admitted a token, no admission of a lower
-//! term lives, and none is made any more.
+//! term lives, and none is made any more. The admissions are counted by the [`Gate`],
+//! which lets equals in without asking; the state alone opens and closes it.
 
-use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::fence::error::{AdmitError, StaleToken, StorageError, WrongScope};
+use crate::fence::gate::Gate;
 use crate::fence::mark::Mark;
 use crate::token::{Scope, Token};
 
@@ -36,7 +38,8 @@ pub(super) struct Progress {
 /// What a call is to do next.
 #[derive(Debug)]
 pub(super) enum Step {
-    Admitted(Term),
+    /// Counted by the gate; to be given back there.
+    Admitted,
     Refused(AdmitError),
     /// Wait for a change, but not beyond this instant.
     Wait(Option<Duration>),
@@ -56,8 +59,8 @@ pub(super) struct State {
     /// The latest attempt that has begun.
     latest: Attempt,
     failure: Option<(Attempt, StorageError)>,
-    /// Admissions that are held; no entry is zero.
-    held: BTreeMap<Term, usize>,
+    /// Open for the present term, or closed.
+    gate: Arc<Gate>,
 }
 
 // ===== impl State =====
@@ -87,12 +90,16 @@ impl State {
             saving: None,
             latest: Attempt(0),
             failure: None,
-            held: BTreeMap::new(),
+            gate: Arc::new(Gate::new()),
         }
     }
 
     pub(super) fn mark(&self) -> &Mark {
         &self.mark
+    }
+
+    pub(super) fn gate(&self) -> &Arc<Gate> {
+        &self.gate
     }
 
     /// The present term: what is below it is stale.
@@ -120,35 +127,27 @@ impl State {
             Ok(false) => return Step::Wait(None),
             Err(failure) => return Step::Refused(AdmitError::Storage(failure)),
         }
-        let term = self.term();
-        let lower: usize = self.held.range(..term).map(|(_, count)| count).sum();
+        if self.gate.is_open() {
+            self.gate.join();
+            return Step::Admitted;
+        }
+        let lower = self.gate.count();
         if lower == 0 {
-            *self.held.entry(term).or_default() += 1;
-            return Step::Admitted(term);
+            self.gate.open(token.scope(), token.number());
+            return Step::Admitted;
         }
         let until = *progress.until.get_or_insert(now.saturating_add(patience));
         if now < until {
             return Step::Wait(Some(until));
         }
+        let lower = usize::try_from(lower).unwrap_or(usize::MAX);
         let token = token.clone();
         Step::Refused(AdmitError::Busy { token, lower })
     }
 
-    /// Gives an admission back, and says whether it was the last of its term.
-    pub(super) fn release(&mut self, term: Term) -> bool {
-        let Some(count) = self.held.get_mut(&term) else {
-            return false;
-        };
-        *count -= 1;
-        let is_last = *count == 0;
-        if is_last {
-            self.held.remove(&term);
-        }
-        is_last
-    }
-
     /// Starts a new era: no token of an earlier one counts any more.
     pub(super) fn reset(&mut self, scope: Scope) {
+        self.gate.close();
         self.era += 1;
         self.mark = Mark {
             scope: Some(scope),
@@ -220,6 +219,9 @@ impl State {
         if token.number() < highest {
             let token = token.number();
             return Err(AdmitError::Stale(StaleToken { token, highest }));
+        }
+        if token.number() > highest {
+            self.gate.close();
         }
         self.mark.number = token.number();
         if !self.is_durable {

@@ -16,9 +16,9 @@ fn step(state: &mut State, token: u64, progress: &mut Progress) -> Step {
 }
 
 /// Admits at once or fails the test.
-fn admit(state: &mut State, token: u64) -> Term {
+fn admit(state: &mut State, token: u64) {
     match step(state, token, &mut Progress::default()) {
-        Step::Admitted(term) => term,
+        Step::Admitted => {}
         other => panic!("{token}: {other:?}"),
     }
 }
@@ -58,10 +58,7 @@ fn nothing_is_admitted_before_the_mark_is_saved() {
     assert_eq!(state.begin_save(), None);
     state.end_save(Ok(()));
     assert_eq!(state.begin_save(), None);
-    assert!(matches!(
-        step(&mut state, 9, &mut progress),
-        Step::Admitted(_)
-    ));
+    assert!(matches!(step(&mut state, 9, &mut progress), Step::Admitted));
     admit(&mut state, 9);
 }
 
@@ -81,10 +78,7 @@ fn a_failed_save_refuses_all_until_one_succeeds() {
     assert!(is_waiting(&step(&mut state, 9, &mut second)));
     state.begin_save().unwrap();
     state.end_save(Ok(()));
-    assert!(matches!(
-        step(&mut state, 9, &mut second),
-        Step::Admitted(_)
-    ));
+    assert!(matches!(step(&mut state, 9, &mut second), Step::Admitted));
     assert!(refuse(&mut state, 8).contains("stale"));
 }
 
@@ -104,19 +98,20 @@ fn a_raise_during_a_save_waits_for_a_save_of_its_own() {
     ));
     assert_eq!(state.begin_save().unwrap().number, 10);
     state.end_save(Ok(()));
-    assert!(matches!(step(&mut state, 10, &mut ten), Step::Admitted(_)));
+    assert!(matches!(step(&mut state, 10, &mut ten), Step::Admitted));
 }
 
 #[test]
 fn a_higher_token_waits_for_lower_admissions_and_then_says_busy() {
     let mut state = State::forgetful();
-    let (a, b) = (admit(&mut state, 1), admit(&mut state, 1));
+    admit(&mut state, 1);
+    admit(&mut state, 1);
     let mut progress = Progress::default();
     let token = Token::from(2);
     let until = NOW + PATIENCE;
     let wait = state.step(&token, &mut progress, NOW, PATIENCE);
     assert!(matches!(wait, Step::Wait(Some(at)) if at == until));
-    assert!(!state.release(a));
+    assert!(!state.gate().leave());
     let late = until - Duration::from_nanos(1);
     assert!(is_waiting(&state.step(
         &token,
@@ -132,25 +127,23 @@ fn a_higher_token_waits_for_lower_admissions_and_then_says_busy() {
     // The next call waits again.
     let mut again = Progress::default();
     assert!(is_waiting(&state.step(&token, &mut again, until, PATIENCE)));
-    assert!(state.release(b));
+    assert!(state.gate().leave());
     assert!(matches!(
         state.step(&token, &mut again, until, PATIENCE),
-        Step::Admitted(_)
+        Step::Admitted
     ));
 }
 
 #[test]
 fn the_first_token_decides_the_scope_and_reset_changes_it() {
     let mut state = State::forgetful();
-    let old = match state.step(
+    let first = state.step(
         &Token::scoped("a", 9),
         &mut Progress::default(),
         NOW,
         PATIENCE,
-    ) {
-        Step::Admitted(term) => term,
-        other => panic!("{other:?}"),
-    };
+    );
+    assert!(matches!(first, Step::Admitted));
     assert!(refuse(&mut state, Token::scoped("b", 10)).contains("reset(\"b\")"));
     assert!(refuse(&mut state, 10).contains("reset(\"\")"));
     state.reset(Scope::new("b"));
@@ -164,10 +157,10 @@ fn the_first_token_decides_the_scope_and_reset_changes_it() {
         NOW,
         PATIENCE
     )));
-    assert!(state.release(old));
+    assert!(state.gate().leave());
     assert!(matches!(
         state.step(&token, &mut progress, NOW, PATIENCE),
-        Step::Admitted(_)
+        Step::Admitted
     ));
 }
 
@@ -198,6 +191,8 @@ fn a_reset_must_be_saved_before_anything_is_admitted() {
 enum Input {
     /// A call presents this token for the first time.
     Call(u64),
+    /// A call comes in without asking the state.
+    Enter(u64),
     /// A call is stepped again.
     Step(usize),
     /// A call is dropped.
@@ -214,6 +209,7 @@ enum Input {
 fn input() -> impl Strategy<Value = Input> {
     prop_oneof![
         5 => (1_u64..6).prop_map(Input::Call),
+        2 => (1_u64..6).prop_map(Input::Enter),
         6 => (0_usize..8).prop_map(Input::Step),
         1 => (0_usize..8).prop_map(Input::Forget),
         4 => (0_usize..8).prop_map(Input::Release),
@@ -230,7 +226,7 @@ struct World {
     now: Duration,
     calls: Vec<(u64, Progress)>,
     /// Effects under way.
-    effects: Vec<Term>,
+    effects: Vec<u64>,
     /// What is on disk, and what is being written.
     disk: Mark,
     writing: Option<Mark>,
@@ -257,12 +253,18 @@ impl World {
                 self.calls.push((token, Progress::default()));
                 self.step(self.calls.len() - 1)?;
             }
+            Input::Enter(token) => {
+                if self.state.gate().enter("", token).is_ok() {
+                    self.admitted(token)?;
+                }
+            }
             Input::Step(call) if call < self.calls.len() => self.step(call)?,
             Input::Forget(call) if call < self.calls.len() => drop(self.calls.remove(call)),
             Input::Release(effect) if effect < self.effects.len() => {
-                let term = self.effects.remove(effect);
-                let is_last = self.state.release(term);
-                prop_assert_eq!(is_last, !self.effects.contains(&term));
+                let token = self.effects.remove(effect);
+                let is_awaited = token < self.state.mark().number;
+                let is_last = self.state.gate().leave();
+                prop_assert_eq!(is_last, is_awaited && self.effects.is_empty());
             }
             Input::BeginSave => {
                 let begun = self.state.begin_save();
@@ -305,14 +307,7 @@ impl World {
         let step = self.state.step(&token.into(), progress, self.now, PATIENCE);
         match step {
             Step::Wait(_) => return Ok(()),
-            Step::Admitted(term) => {
-                prop_assert_eq!(term.number, token);
-                prop_assert!(token >= self.admitted, "{token} after {}", self.admitted);
-                let lower = self.effects.iter().find(|effect| effect.number < token);
-                prop_assert!(lower.is_none(), "{lower:?} lives while {token} starts");
-                self.admitted = token;
-                self.effects.push(term);
-            }
+            Step::Admitted => self.admitted(token)?,
             Step::Refused(AdmitError::Stale(stale)) => {
                 prop_assert!(stale.highest > token);
                 prop_assert_eq!(stale.highest, self.state.mark().number);
@@ -320,6 +315,15 @@ impl World {
             Step::Refused(_) => {}
         }
         self.calls.remove(call);
+        Ok(())
+    }
+
+    fn admitted(&mut self, token: u64) -> Result<(), TestCaseError> {
+        prop_assert!(token >= self.admitted, "{token} after {}", self.admitted);
+        let lower = self.effects.iter().find(|&&effect| effect < token);
+        prop_assert!(lower.is_none(), "{lower:?} lives while {token} starts");
+        self.admitted = token;
+        self.effects.push(token);
         Ok(())
     }
 }
@@ -356,7 +360,7 @@ proptest! {
         let mut progress = Progress::default();
         for _ in 0..3 {
             match step(&mut world.state, 6, &mut progress) {
-                Step::Admitted(_) => return Ok(()),
+                Step::Admitted => return Ok(()),
                 Step::Wait(_) => {}
                 Step::Refused(error) => panic!("{error}"),
             }

@@ -14,7 +14,7 @@ use crate::config::Timing;
 use crate::guard::Refused;
 use crate::guard::cell::Cell;
 use crate::guard::state::{GuardState, Word};
-use crate::signal::{Signal, wake_all};
+use crate::signal::{Signal, hear};
 
 /// One guard as its handles, its permits and the watchdog see it.
 pub(crate) struct Record {
@@ -108,7 +108,7 @@ impl Record {
         let is_idle = *permits == 0;
         drop(permits);
         if is_idle {
-            wake_all(&self.idle);
+            self.idle.notify_waiters();
         }
     }
 
@@ -141,7 +141,7 @@ impl Record {
                 tracing::info!(token = self.token, ?state, "guarded work has stopped");
                 return;
             }
-            idle.await;
+            hear(idle).await;
         }
     }
 
