@@ -2,7 +2,7 @@
 //!
 //! [`meta`] is the control plane, [`compute`] a worker, [`store`] the resource
 //! that checks tokens, [`embedded`] puts all of them into one process; with the feature
-//! `etcd`, `etcd` and `cluster` make processes of them.
+//! `etcd`, `etcd` and `cluster` make processes of them, and `chaos` breaks them.
 //!
 //! # The pattern, to lift into a service of one's own
 //!
@@ -45,10 +45,13 @@
 //! Inside `lead`: a new pool for the term, `insert` every worker, `ready` those
 //! that hold shards, `inject`, `collect`, `guard.permit()`, commit; see [`meta`].
 
+#[cfg(feature = "etcd")]
+pub mod chaos;
 pub mod cli;
 #[cfg(feature = "etcd")]
 pub mod cluster;
 pub mod compute;
+pub mod controls;
 pub mod count;
 pub mod embedded;
 #[cfg(feature = "etcd")]

@@ -30,6 +30,7 @@ async fn main() -> ExitCode {
         Err(code) => return exit(code),
     };
     process::log_to_stderr(args.place.verbose);
+    args.place.apply_controls();
     let stop = CancellationToken::new();
     let never = async {
         cancel_on_signal(stop.clone()).await;
@@ -112,8 +113,12 @@ impl Place<'_> {
         let acceptor = Acceptor::new(args.id.clone(), incarnation, highest).with_scope(scope);
         let input = Parts::stored(self.output.clone());
         let counter = Counter::new(&args.id, input, self.output.deltas());
-        let fence = self.fence.clone();
-        let node = Node::start_fenced(acceptor, counter, fence, scope.to_owned())?;
+        let node = if examples::controls::fences() {
+            let fence = self.fence.clone();
+            Node::start_fenced(acceptor, counter, fence, scope.to_owned())?
+        } else {
+            Node::start(acceptor, counter)?
+        };
         let acceptor = node.acceptor().clone();
         let ended = tokio::select! {
             served = serve(node, self.listener.try_clone()?) => {

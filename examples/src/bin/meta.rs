@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use examples::cli::{AskArgs, MetaArgs, MetaCommand, RestoreArgs, RunArgs, StoreArgs};
 use examples::etcd::{Board, Errand, EtcdLedger, Failed, Keys, Link, publish, restore};
@@ -13,7 +14,7 @@ use examples::process::{self, cancel_on_signal, exit};
 use examples::requests::RequestKind;
 use examples::status::Status;
 use examples::store::Output;
-use fencing::{Watchdog, WatchdogConfig};
+use fencing::{Policy, Watchdog, WatchdogConfig};
 use leader_election::{ElectionConfig, etcd::EtcdElection};
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -60,6 +61,7 @@ async fn main() -> ExitCode {
 
 async fn run(args: &RunArgs, stop: &CancellationToken) -> u8 {
     process::log_to_stderr(args.place.verbose);
+    args.place.apply_controls();
     match lead(args, stop).await {
         Ok(Ended::Finished | Ended::Stopped) => DONE,
         Ok(Ended::Failed(why)) => complain(&why),
@@ -74,7 +76,7 @@ async fn lead(
     stop: &CancellationToken,
 ) -> Result<Ended, Box<dyn std::error::Error>> {
     // First, so that nothing is led without it; its policy is to end the process.
-    let watchdog = Watchdog::start(WatchdogConfig::for_ttl(args.place.ttl))?;
+    let watchdog = Watchdog::start(watchdog_config(args.place.ttl))?;
     let config = ElectionConfig::for_ttl(args.place.ttl).with_reserve(watchdog.reserve());
     let output = Output::open_shared(&args.place.out)?;
     let (link, keys) = store(&args.place.store);
@@ -104,6 +106,15 @@ async fn lead(
         ended = candidate.run(stop) => Ok(ended),
         () = board.look() => Ok(Ended::Stopped),
         () = publish(&ledger, &keys, told) => Ok(Ended::Stopped),
+    }
+}
+
+fn watchdog_config(ttl: Duration) -> WatchdogConfig {
+    let config = WatchdogConfig::for_ttl(ttl);
+    if examples::controls::guards() {
+        config
+    } else {
+        config.with_policy(Policy::CancelOnly)
     }
 }
 

@@ -1,11 +1,15 @@
 //! The command lines of the programs.
 
+#[cfg(feature = "etcd")]
+mod chaos;
 mod embedded;
 mod lease;
 #[cfg(feature = "etcd")]
 mod processes;
 mod values;
 
+#[cfg(feature = "etcd")]
+pub use chaos::ChaosArgs;
 pub use embedded::{Args, When};
 pub use lease::LeaseArgs;
 #[cfg(feature = "etcd")]

@@ -95,6 +95,19 @@ pub struct LoopArgs {
     /// Prints more of the log to standard error.
     #[arg(long)]
     pub verbose: bool,
+
+    /// Leaves out a half of the protection; may be repeated.
+    #[cfg(feature = "controls")]
+    #[arg(long, value_name = "HALF")]
+    pub without: Vec<crate::controls::Half>,
+}
+
+impl LoopArgs {
+    /// Leaves out what the controls of `chaos` say, in a build that has them.
+    pub fn apply_controls(&self) {
+        #[cfg(feature = "controls")]
+        crate::controls::leave_out(&self.without);
+    }
 }
 
 /// How a candidate runs.

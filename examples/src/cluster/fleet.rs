@@ -1,7 +1,9 @@
 //! The processes of one loop: started together, kept running, ended together.
 
+use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
 use std::time::Duration;
 
 use tokio::time::Instant;
@@ -31,6 +33,9 @@ pub struct Plan {
     pub logs: PathBuf,
     /// Length of each lease.
     pub ttl: Duration,
+    /// A program and its arguments that starts each of them, `{}` standing for its name,
+    /// say in a network namespace; empty for none.
+    pub runner: Vec<String>,
     /// More arguments of each `meta`.
     pub meta_args: Vec<String>,
     /// More arguments of each `compute`.
@@ -44,6 +49,8 @@ pub struct Fleet {
     members: Vec<Process>,
     /// Who has ended, and when it is started again.
     due: Vec<(String, Instant)>,
+    /// How each ended last, as far as it was noticed.
+    ends: BTreeMap<String, ExitStatus>,
 }
 
 // ===== impl Plan =====
@@ -59,6 +66,7 @@ impl Plan {
             out: out.to_owned(),
             logs: out.join("logs"),
             ttl: Duration::from_secs(3),
+            runner: Vec::new(),
             meta_args: Vec::new(),
             compute_args: Vec::new(),
         }
@@ -86,7 +94,13 @@ impl Plan {
         } else {
             &self.compute_args
         });
-        Program::new(id, &self.programs.join(kind), args, &self.logs)
+        let path = self.programs.join(kind);
+        let mut runner = self.runner.iter().map(|word| word.replace("{}", id));
+        let Some(first) = runner.next() else {
+            return Program::new(id, &path, args, &self.logs);
+        };
+        let rest = runner.chain([path.display().to_string()]).chain(args);
+        Program::new(id, Path::new(&first), rest, &self.logs)
     }
 }
 
@@ -104,6 +118,7 @@ impl Fleet {
             plan,
             members: Vec::new(),
             due: Vec::new(),
+            ends: BTreeMap::new(),
         };
         for n in 1..=metas {
             fleet.add("meta", &format!("meta-{n}"), &[])?;
@@ -131,11 +146,23 @@ impl Fleet {
         Ok(())
     }
 
+    /// Kills one and forgets it.
+    pub fn remove(&mut self, name: &str) {
+        self.members.retain(|process| process.name() != name);
+        self.due.retain(|(due, _)| due != name);
+    }
+
     /// Returns one by its name.
     pub fn member(&mut self, name: &str) -> Option<&mut Process> {
         self.members
             .iter_mut()
             .find(|process| process.name() == name)
+    }
+
+    /// Returns how one ended last, though it was started again since.
+    #[must_use]
+    pub fn end_of(&self, name: &str) -> Option<ExitStatus> {
+        self.ends.get(name).copied()
     }
 
     /// Returns each with whether it runs.
@@ -174,6 +201,7 @@ impl Fleet {
                     let (name, words) = (process.name(), process.last_words());
                     news.push(format!("{name} ended ({status}): {words}"));
                     self.due.push((name.to_owned(), now + AGAIN));
+                    self.ends.insert(name.to_owned(), status);
                 }
                 Some((_, due)) if *due <= now => {
                     process.restart()?;

@@ -21,6 +21,7 @@ use super::keys::Keys;
 use super::link::{Link, Unreachable, reads};
 use super::restore::lacks;
 use super::sweep::sweep;
+use crate::controls::{Half, is_off};
 use crate::roster::Roster;
 use crate::store::{Backup, CommitError, Ledger, Output, Pen, StoreError};
 use crate::wire::{Delta, Epoch, Manifest};
@@ -159,10 +160,18 @@ impl EtcdLedger {
 
     fn transaction(&self, seat: &Seat, chain: &Known, manifest: &Manifest) -> Txn {
         let head = self.keys.head();
-        let mut guards = vec![
-            seat.guard(),
-            Compare::mod_revision(head.clone(), CompareOp::Equal, chain.head_revision),
-        ];
+        let mut guards = Vec::new();
+        if !is_off(Half::CommitGuard) {
+            guards.push(seat.guard());
+        }
+        if !is_off(Half::CompareOnHead) {
+            let revision = chain.head_revision;
+            guards.push(Compare::mod_revision(
+                head.clone(),
+                CompareOp::Equal,
+                revision,
+            ));
+        }
         let link = link_of(manifest);
         let mut writes = vec![
             TxnOp::put(head.clone(), manifest.encode_to_vec(), None),

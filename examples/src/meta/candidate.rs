@@ -9,6 +9,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::lead::{Reign, Turn};
+use crate::controls::{Half, is_off};
 use crate::input::Parts;
 use crate::journal::Journal;
 use crate::requests::Requests;
@@ -171,10 +172,17 @@ impl Candidate {
             };
             let followed = guard.clone();
             leadership.follow(move |deadline| followed.extend(deadline));
+            let reign = Box::pin(self.reign(&guard, &leadership, stop));
+            let turn = async {
+                if is_off(Half::Guard) {
+                    return Ok(reign.await);
+                }
+                guard.run(reign).await
+            };
             let turn = tokio::select! {
                 biased;
                 () = self.hooks.killed() => return Ended::Killed(leadership, guard),
-                turn = guard.run(self.reign(&guard, &leadership, stop)) => turn,
+                turn = turn => turn,
             };
             let turn = match turn {
                 // The work was dropped in time: there is nothing left to end.

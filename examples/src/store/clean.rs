@@ -125,7 +125,9 @@ pub(crate) fn writer_of(name: &str) -> Option<&str> {
     Some(writer.strip_suffix(SCRATCH).unwrap_or(writer))
 }
 
-fn epoch_of(name: &str) -> Option<Epoch> {
+/// Returns the epoch of a delta, or whose leader made a part.
+#[must_use]
+pub(crate) fn epoch_of(name: &str) -> Option<Epoch> {
     let mut parts = name.splitn(3, '-');
     let term = parts.next()?.parse().ok()?;
     let n = parts.next()?.parse().ok()?;

@@ -1,0 +1,43 @@
+//! Negative controls: with parts of the protection left out, the judge finds what they
+//! protect from. A judge that always agrees would fail here.
+
+use crate::chaos;
+
+/// Seeds that are tried, at the most.
+const SEEDS: u64 = 10;
+
+/// Leaves out some halves, and expects this violation within a few seeds.
+#[track_caller]
+fn violates(without: &[&str], only: &str, violation: &str) {
+    let mut args = vec!["--only", only, "--for", "14s"];
+    for half in without {
+        args.extend(["--without", half]);
+    }
+    for seed in 1..=SEEDS {
+        let seed = seed.to_string();
+        let (code, text) = chaos(&[&args[..], &["--seed", &seed]].concat());
+        println!("{text}");
+        assert!(matches!(code, Some(0 | 1)), "{code:?}\n{text}");
+        let says = |line: &str| line.starts_with("VIOLATED") && line.contains(violation);
+        if code == Some(1) && text.lines().any(says) {
+            return;
+        }
+    }
+    panic!("{SEEDS} seeds without {without:?} violate nothing");
+}
+
+#[test]
+fn without_the_comparison_of_the_head_a_late_commit_breaks_the_chain() {
+    violates(&["compare-on-head"], "hold-commit", "does not follow");
+}
+
+#[test]
+fn without_guard_and_commit_guard_a_deposed_leader_commits() {
+    let halves = ["guard", "commit-guard"];
+    violates(&halves, "revoke-lease", "was committed while");
+}
+
+#[test]
+fn with_a_failed_worker_counted_as_answered_an_epoch_lacks_a_snapshot() {
+    violates(&["all-answers"], "freeze-worker", "was committed without");
+}
