@@ -46,7 +46,8 @@ fn a_permit_keeps_the_watchdog_busy_whatever_became_of_its_guard() {
     assert_eq!(busy(&error), (1, 2));
     assert_eq!(
         error.to_string(),
-        "the guard of token 1 is still in use (2 permits are held); await finish() on it first"
+        "the guard of token 1 is still in use (2 permits are held); call finish() or \
+         finish_blocking() on it first, dropping it is not enough"
     );
     // A deadline that is too near is no way around it.
     assert_eq!(busy(&watchdog.guard(2, ms(0)).unwrap_err()), (1, 2));
