@@ -122,14 +122,19 @@ impl Replay {
         let epoch = manifest.id();
         let leader = self.candidates.keys().next().copied().unwrap_or(0);
         let leader = u64::try_from(leader).unwrap_or(0);
-        // A restored chain begins with what was committed under other tokens.
-        let is_restored = epoch.term == 0 && before == Epoch::START;
+        // A restored chain begins with what was committed under other tokens, and may take
+        // the place of an older state of itself.
+        let replaced = last.map_or(&[][..], |commit| &commit.manifest.replaces);
+        let is_restored = epoch.term == 0 && manifest.replaces.len() > replaced.len();
         let checks = [
             (
                 manifest.predecessor() != before && !is_restored,
                 "does not follow",
             ),
-            (epoch.order() <= before.order(), "is not above"),
+            (
+                epoch.order() <= before.order() && !is_restored,
+                "is not above",
+            ),
             (has_ended, "comes after the end at"),
         ];
         for (_, what) in checks.iter().filter(|(is_wrong, _)| *is_wrong) {

@@ -25,6 +25,12 @@ impl Keys {
         self.below("leader")
     }
 
+    /// Where etcd's life is named: its deletion makes a new scope of tokens.
+    #[must_use]
+    pub fn life(&self) -> String {
+        format!("leader-election/life/{}", self.election())
+    }
+
     /// What all keys of the loop begin with.
     #[must_use]
     pub fn all(&self) -> String {

@@ -23,7 +23,7 @@ use super::restore::lacks;
 use super::sweep::sweep;
 use crate::controls::{Half, is_off};
 use crate::roster::Roster;
-use crate::store::{Backup, CommitError, Ledger, Output, Pen, StoreError};
+use crate::store::{Backup, CommitError, Ledger, Output, Pen, Reign, StoreError};
 use crate::wire::{Delta, Epoch, Manifest};
 
 /// Links of the chain that are read at once.
@@ -158,6 +158,18 @@ impl EtcdLedger {
         kept.await
     }
 
+    /// Notes beside it that the kept manifest is committed.
+    async fn note(&self, pen: &Arc<Mutex<Pen>>) {
+        let pen = Arc::clone(pen);
+        let noted = blocking(move || {
+            let mut pen = pen.lock().unwrap_or_else(PoisonError::into_inner);
+            pen.landed().map_err(CommitError::Unknown)
+        });
+        if let Err(error) = noted.await {
+            tracing::warn!(%error, "the folder of backups does not know of the last commit");
+        }
+    }
+
     fn transaction(&self, seat: &Seat, chain: &Known, manifest: &Manifest) -> Txn {
         let head = self.keys.head();
         let mut guards = Vec::new();
@@ -221,7 +233,8 @@ impl Ledger for EtcdLedger {
         });
         let saved = saved.await?;
         let (head, head_revision) = Self::head(&self.link, &self.keys).await?;
-        if let Some(why) = lacks(&saved, &scope, &head) {
+        let reign = reign(token, &seat.leader_key);
+        if let Some(why) = lacks(&saved, &scope, Some(&reign), &head) {
             return Err(CommitError::Behind(why));
         }
         let deltas = Self::deltas(&self.link, &self.keys).await?;
@@ -229,7 +242,7 @@ impl Ledger for EtcdLedger {
         let opened = blocking(move || {
             output.check(&deltas).map_err(broken)?;
             let names = deltas.iter().map(|delta| delta.name.clone()).collect();
-            let pen = backup.begin(&scope, token, &begun, deltas);
+            let pen = backup.begin(&scope, &reign, &begun, deltas);
             Ok((names, pen.map_err(broken)?))
         });
         let (deltas, pen) = opened.await?;
@@ -260,6 +273,7 @@ impl Ledger for EtcdLedger {
             }
         })?;
         let head_revision = settle(&response, token, &chain, manifest)?;
+        self.note(&chain.pen).await;
         if let Some(seat) = self.seat().as_mut().filter(|seat| seat.token == token)
             && let Some(chain) = &mut seat.chain
         {
@@ -337,6 +351,13 @@ fn settle(
         None if chain.head_revision != 0 => Err(CommitError::Fork { head: Epoch::START }),
         _ => Err(CommitError::Withdrawn),
     }
+}
+
+/// Names the leadership that a candidate's key has won.
+pub(super) fn reign(token: u64, key: &[u8]) -> Reign {
+    let key = String::from_utf8_lossy(key);
+    let key = key.rsplit('/').next().unwrap_or_default().to_owned();
+    Reign { token, key }
 }
 
 /// Returns what a manifest's link of the chain holds.

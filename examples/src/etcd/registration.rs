@@ -2,13 +2,17 @@
 //!
 //! The entry of the newest life of a worker stays: a life that begins replaces what it
 //! finds, one that goes on only puts back what is missing. The end of an older life takes
-//! nothing away, since the entry lives under the lease of the newer one by then.
+//! nothing away, since the entry lives under the lease of the newer one by then. In an etcd
+//! that went back to an older state, the entry of an older life may be there again: it is
+//! known by its revision, and replaced.
 
 use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use etcd_client::{Compare, CompareOp, LeaseGrantOptions, PutOptions, Txn, TxnOp};
+use etcd_client::{
+    Compare, CompareOp, LeaseGrantOptions, PutOptions, ResponseHeader, Txn, TxnOp, TxnResponse,
+};
 use tonic::transport::Endpoint;
 
 use super::keys::Keys;
@@ -38,8 +42,9 @@ pub struct Registration {
     entry: Entry,
     /// Its first lease: unlike that of any other life in this etcd.
     lease: i64,
-    /// The entry was written once: from then on a younger life is not replaced.
-    is_registered: bool,
+    /// The revision of etcd at which the entry was written last, zero before: from then
+    /// on a younger life is not replaced.
+    written_at: i64,
 }
 
 /// Why a registration ended by itself.
@@ -90,7 +95,7 @@ impl Registration {
                 slots,
             },
             lease,
-            is_registered: false,
+            written_at: 0,
         }
     }
 
@@ -107,14 +112,11 @@ impl Registration {
     /// Cancel safe, and called again it goes on; the entry vanishes with its lease, or by
     /// [`withdraw`](Self::withdraw).
     pub async fn keep(&mut self) -> Ended {
-        while !self.is_registered {
+        while self.written_at == 0 {
             // A life that begins replaces whatever is there.
-            match self.put(None).await {
-                Ok(_) => self.is_registered = true,
-                Err(error) => {
-                    tracing::warn!(%error, "cannot register yet");
-                    tokio::time::sleep(AGAIN).await;
-                }
+            if let Err(error) = self.put(None, None).await {
+                tracing::warn!(%error, "cannot register yet");
+                tokio::time::sleep(AGAIN).await;
             }
         }
         tracing::info!(key = self.key, lease = self.lease, "registered");
@@ -165,7 +167,7 @@ impl Registration {
     }
 
     /// Renews the lease and looks whether the entry is there.
-    async fn renew(&self) -> Result<Step, Unreachable> {
+    async fn renew(&mut self) -> Result<Step, Unreachable> {
         let lease = self.lease;
         let left = self.link.call(|mut client| async move {
             let (mut keeper, mut answers) = client.lease_keep_alive(lease).await?;
@@ -182,38 +184,44 @@ impl Registration {
             Err(error) => return Err(error),
         }
         // Also where somebody has removed the key by hand.
-        let put = self.put(Some(self.entry.incarnation)).await?;
-        Ok(if put { Step::Kept } else { Step::Replaced })
-    }
-
-    /// Writes the entry where it is missing or of a given life; `None` replaces any.
-    /// Says whether it is there now.
-    async fn put(&self, only: Option<u64>) -> Result<bool, Unreachable> {
-        let options = PutOptions::new().with_lease(self.lease);
-        let put = TxnOp::put(self.key.clone(), self.entry.to_string(), Some(options));
-        let Some(only) = only else {
-            self.link.txn(Txn::new().and_then([put])).await?;
-            return Ok(true);
-        };
         let is_missing = Compare::create_revision(self.key.clone(), CompareOp::Equal, 0);
         let found = TxnOp::get(self.key.clone(), None);
-        let txn = Txn::new().when([is_missing]).and_then([put.clone()]);
-        let response = self.link.txn(txn.or_else([found])).await?;
+        let response = self.put(Some(is_missing), Some(found)).await?;
         let found = reads(&response).next();
         let Some(kv) = found.as_ref().and_then(|read| read.kvs().first()) else {
-            return Ok(true);
+            return Ok(Step::Kept);
         };
         let entry = kv.value_str().ok().and_then(|text| text.parse().ok());
-        if entry.is_none_or(|entry: Entry| entry.incarnation != only) {
-            return Ok(false);
+        let is_own = entry.is_some_and(|e: Entry| e.incarnation == self.entry.incarnation);
+        let is_younger = !is_own && kv.mod_revision() > self.written_at;
+        if is_younger {
+            return Ok(Step::Replaced);
         }
-        if kv.lease() == self.lease {
-            return Ok(true);
+        if is_own && kv.lease() == self.lease {
+            return Ok(Step::Kept);
         }
-        // Its own, under a lease that is about to end.
+        // Under a lease that is about to end, or what an older state of etcd has brought back.
         let is_same = Compare::mod_revision(self.key.clone(), CompareOp::Equal, kv.mod_revision());
-        let moved = self.link.txn(Txn::new().when([is_same]).and_then([put]));
-        moved.await.map(|_| true)
+        self.put(Some(is_same), None).await?;
+        Ok(Step::Kept)
+    }
+
+    /// Writes the entry where `when` holds, else does the other thing.
+    async fn put(
+        &mut self,
+        when: Option<Compare>,
+        or_else: Option<TxnOp>,
+    ) -> Result<TxnResponse, Unreachable> {
+        let options = PutOptions::new().with_lease(self.lease);
+        let put = TxnOp::put(self.key.clone(), self.entry.to_string(), Some(options));
+        let when: Vec<Compare> = when.into_iter().collect();
+        let or_else: Vec<TxnOp> = or_else.into_iter().collect();
+        let txn = Txn::new().when(when).and_then([put]).or_else(or_else);
+        let response = self.link.txn(txn).await?;
+        if response.succeeded() {
+            self.written_at = response.header().map_or(0, ResponseHeader::revision);
+        }
+        Ok(response)
     }
 }
 

@@ -1,24 +1,31 @@
-//! The way back after etcd was rebuilt: the chain is put there again from the output folder.
+//! The way back after etcd was rebuilt, empty or from an older snapshot: the chain is put
+//! there again from the output folder.
 //!
 //! Tokens of a rebuilt etcd begin anew, under another scope, and so do terms: files and
 //! epochs of the same names come again. So the restored chain begins with epochs of term
 //! zero, which no leader has, and names the old files anew. It also names the scopes that
 //! it replaces: by that a worker knows that its fence may take the new one.
+//!
+//! An etcd that holds an older state of itself goes on in its old scope, where it hands out
+//! tokens again that others have had. So that scope is ended first.
 
 use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 
-use etcd_client::{Compare, CompareOp, DeleteOptions, Txn, TxnOp};
+use etcd_client::{
+    Compare, CompareOp, DeleteOptions, GetOptions, ResponseHeader, SortOrder, SortTarget, Txn,
+    TxnOp,
+};
 use leader_election::etcd::EtcdElection;
 use prost::Message;
 
 use super::keys::Keys;
-use super::ledger::{EtcdLedger, blocking, link_of, unknown};
+use super::ledger::{EtcdLedger, blocking, link_of, reign, unknown};
 use super::link::Link;
 use crate::store::clean::writer_of;
 use crate::store::output::sync_folder;
-use crate::store::{Backup, CommitError, Output, Saved, StoreError};
+use crate::store::{Backup, CommitError, Output, Reign, Saved, StoreError};
 use crate::wire::{Delta, Epoch, Manifest};
 
 /// Deltas that one link of the chain names: a value in etcd has a limit.
@@ -26,13 +33,32 @@ const DELTAS: usize = 4000;
 
 /// Says what a chain that ends with `head`, under tokens of `scope`, lacks of what was
 /// saved; and which step brings it back.
-pub(super) fn lacks(saved: &[Saved], scope: &str, head: &Manifest) -> Option<String> {
+///
+/// `leads` is whoever leads there.
+pub(super) fn lacks(
+    saved: &[Saved],
+    scope: &str,
+    leads: Option<&Reign>,
+    head: &Manifest,
+) -> Option<String> {
+    let is_old =
+        |own: &Saved| own.is_ahead_of(head) || leads.is_some_and(|reign| reign.repeats(&own.reign));
+    let known = head.id();
+    if let Some(own) = saved
+        .iter()
+        .find(|saved| saved.scope == scope && is_old(saved))
+    {
+        let (was, token) = (own.head.id(), own.reign.token);
+        return Some(format!(
+            "etcd went back to an older state of itself: it holds epoch {known}, the output \
+             folder holds epoch {was}, of the token {token} in the same scope {scope}: run \
+             `meta restore` once, or correct --etcd"
+        ));
+    }
     let mut others = saved.iter();
-    let other = others.find(|saved| {
-        let is_known = saved.scope == scope || head.replaces.contains(&saved.scope);
-        !is_known || (saved.scope == scope && saved.is_ahead_of(head))
-    })?;
-    let (known, was) = (head.id(), other.head.id());
+    let other =
+        others.find(|saved| saved.scope != scope && !head.replaces.contains(&saved.scope))?;
+    let was = other.head.id();
     Some(format!(
         "etcd was rebuilt, or is another: it hands out tokens of {scope} and holds epoch {known}, \
          the output folder holds epoch {was} under {}: run `meta restore` once, or correct --etcd",
@@ -55,20 +81,62 @@ pub async fn restore(
     election: &EtcdElection,
     output: &Output,
 ) -> Result<String, CommitError> {
-    let scope = election.scope().await;
-    let scope = scope.map_err(|error| CommitError::Unknown(io::Error::other(error)))?;
+    let mut scope = scope_of(election).await?;
     let output = output.clone();
     let backup = Backup::of(&output);
     // First: what a running loop keeps from here on is no sign that etcd lacks it.
     let saved = blocking(move || backup.read().map_err(broken)).await?;
+    let leads = leads(link, keys).await?;
     let (head, revision) = EtcdLedger::head(link, keys).await?;
-    if lacks(&saved, &scope, &head).is_none() {
+    if lacks(&saved, &scope, leads.as_ref(), &head).is_none() {
         return Ok("nothing is missing: etcd holds the chain of this folder".to_owned());
     };
-    let links = blocking(move || prepare(&output, &scope, &saved)).await?;
+    let (newest, chain) = (newest(&saved)?.clone(), output.clone());
+    let newest = blocking(move || chain.check(&newest.deltas).map(|()| newest).map_err(broken));
+    let newest = newest.await?;
+    if newest.has_known(&scope) {
+        end_scope(link, keys, &scope).await?;
+        scope = scope_of(election).await?;
+    }
+    let links = blocking(move || prepare(&output, &scope, &saved, &newest)).await?;
     put(link, keys, revision, &links).await?;
     let names = links.iter().map(|link| link.deltas.len()).sum::<usize>();
     Ok(format!("the chain is restored, with {names} deltas"))
+}
+
+async fn scope_of(election: &EtcdElection) -> Result<String, CommitError> {
+    let scope = election.scope().await;
+    scope.map_err(|error| CommitError::Unknown(io::Error::other(error)))
+}
+
+/// Returns who leads, if somebody does.
+async fn leads(link: &Link, keys: &Keys) -> Result<Option<Reign>, CommitError> {
+    let prefix = keys.election() + "/";
+    let options = GetOptions::new()
+        .with_prefix()
+        .with_sort(SortTarget::Create, SortOrder::Ascend)
+        .with_limit(1);
+    let read = link.call(|mut client| async move { client.get(prefix, Some(options)).await });
+    let read = read.await.map_err(unknown)?;
+    let first = read.kvs().first();
+    Ok(first.map(|kv| reign(u64::try_from(kv.create_revision()).unwrap_or(0), kv.key())))
+}
+
+/// Ends a scope whose tokens may have been others': who leads or waits there loses its
+/// place, and the next one asked for the scope makes another.
+///
+/// What users had asked for by the time of that state may have been served since, and is
+/// not to be served twice: who still waits is told that etcd has lost it.
+async fn end_scope(link: &Link, keys: &Keys, scope: &str) -> Result<(), CommitError> {
+    let life = scope.split('/').next().unwrap_or(scope);
+    let is_same = Compare::value(keys.life(), CompareOp::Equal, life);
+    let all = Some(DeleteOptions::new().with_prefix());
+    let ended = Txn::new().when([is_same]).and_then([
+        TxnOp::delete(keys.life(), None),
+        TxnOp::delete(keys.requests(), all),
+    ]);
+    // Where it is another already, somebody else has ended it.
+    link.txn(ended).await.map_err(unknown).map(drop)
 }
 
 /// Writes the links, then the head, as long as nobody else has written a head.
@@ -78,35 +146,43 @@ async fn put(
     revision: i64,
     links: &[Manifest],
 ) -> Result<(), CommitError> {
-    let is_same = || {
-        [Compare::mod_revision(
-            keys.head(),
-            CompareOp::Equal,
-            revision,
-        )]
-    };
-    let all = || Some(DeleteOptions::new().with_prefix());
-    let mut steps = vec![vec![TxnOp::delete(keys.chain(), all())]];
-    for link in links {
-        let (key, value) = (keys.link(link.id()), link_of(link).encode_to_vec());
-        steps.push(vec![TxnOp::put(key, value, None)]);
+    let mut same = vec![unchanged(keys.head(), revision)];
+    let all = Some(DeleteOptions::new().with_prefix());
+    step(link, &same, TxnOp::delete(keys.chain(), all)).await?;
+    for one in links {
+        let (key, value) = (keys.link(one.id()), link_of(one).encode_to_vec());
+        let put = step(link, &same, TxnOp::put(key.clone(), value, None)).await?;
+        // Somebody else may be at it too, and remove what is here.
+        same.push(unchanged(key, put));
     }
     let head = links.last().map(Message::encode_to_vec).unwrap_or_default();
-    steps.push(vec![TxnOp::put(keys.head(), head, None)]);
-    for step in steps {
-        let txn = Txn::new().when(is_same()).and_then(step);
-        if !link.txn(txn).await.map_err(unknown)?.succeeded() {
-            let text = "somebody else has written the chain's head: look at `meta status`";
-            return Err(CommitError::Broken(text.to_owned()));
-        }
-    }
+    step(link, &same, TxnOp::put(keys.head(), head, None)).await?;
     Ok(())
 }
 
+fn unchanged(key: String, revision: i64) -> Compare {
+    Compare::mod_revision(key, CompareOp::Equal, revision)
+}
+
+/// Writes where all is as it was; returns etcd's revision then.
+async fn step(link: &Link, same: &[Compare], write: TxnOp) -> Result<i64, CommitError> {
+    let txn = Txn::new().when(same).and_then([write]);
+    let written = link.txn(txn).await.map_err(unknown)?;
+    if !written.succeeded() {
+        let text = "somebody else writes the chain, too: look at `meta status`, and call this \
+                    again where it still says so";
+        return Err(CommitError::Broken(text.to_owned()));
+    }
+    Ok(written.header().map_or(0, ResponseHeader::revision))
+}
+
 /// Returns the links of the chain to put there; the files that they name are there by then.
-fn prepare(output: &Output, scope: &str, saved: &[Saved]) -> Result<Vec<Manifest>, CommitError> {
-    let newest = newest(saved)?;
-    output.check(&newest.deltas).map_err(broken)?;
+fn prepare(
+    output: &Output,
+    scope: &str,
+    saved: &[Saved],
+    newest: &Saved,
+) -> Result<Vec<Manifest>, CommitError> {
     let scopes = saved.iter().map(|saved| &saved.scope);
     let replaces: BTreeSet<&String> = scopes.chain(&newest.head.replaces).collect();
     let replaces: Vec<String> = replaces
@@ -114,14 +190,6 @@ fn prepare(output: &Output, scope: &str, saved: &[Saved]) -> Result<Vec<Manifest
         .filter(|s| *s != scope)
         .cloned()
         .collect();
-    if newest.scope == scope {
-        let text = format!(
-            "etcd holds an older state of itself: delete the key leader-election/life/{} first, \
-             so that its tokens are of a new scope",
-            scope.split_once('/').map_or(scope, |(_, name)| name)
-        );
-        return Err(CommitError::Broken(text));
-    }
     let mut base = Manifest {
         prev: None,
         deltas: Vec::new(),
@@ -215,7 +283,9 @@ mod tests {
         };
         Saved {
             scope: scope.to_owned(),
+            reign: reign(5, b"words/leader/key"),
             head,
+            has_landed: false,
             deltas: Vec::new(),
         }
     }
@@ -225,15 +295,32 @@ mod tests {
         let (one, two, three) = (Epoch::new(5, 1), Epoch::new(5, 2), Epoch::new(5, 3));
         let kept = [saved("new", three, two, &["old"])];
         let head = |epoch, replaces: &[&str]| saved("", epoch, Epoch::START, replaces).head;
+        let lacks = |scope, head| lacks(&kept, scope, None, &head);
         // The last one may not have landed.
         for epoch in [two, three, Epoch::new(9, 1)] {
-            assert_eq!(lacks(&kept, "new", &head(epoch, &[])), None, "{epoch}");
+            assert_eq!(lacks("new", head(epoch, &[])), None, "{epoch}");
         }
-        assert!(lacks(&kept, "new", &head(one, &[])).is_some());
-        let why = lacks(&kept, "other", &head(three, &[])).unwrap();
+        let why = lacks("new", head(one, &[])).unwrap();
+        let parts = ["older state of itself", "run `meta restore` once"];
+        assert!(parts.iter().all(|part| why.contains(part)), "{why}");
+        let why = lacks("other", head(three, &[])).unwrap();
         assert!(why.contains("run `meta restore` once"), "{why}");
-        assert_eq!(lacks(&kept, "other", &head(one, &["new"])), None);
-        assert_eq!(lacks(&[], "any", &Manifest::default()), None);
+        assert_eq!(lacks("other", head(one, &["new"])), None);
+        assert_eq!(super::lacks(&[], "any", None, &Manifest::default()), None);
+    }
+
+    #[test]
+    fn who_leads_by_a_token_that_was_given_before_leads_an_older_state() {
+        let (two, three) = (Epoch::new(5, 2), Epoch::new(5, 3));
+        let kept = [saved("life", three, two, &[])];
+        let head = saved("", three, two, &[]).head;
+        let led = |token, key: &[u8]| lacks(&kept, "life", Some(&reign(token, key)), &head);
+        assert_eq!(led(5, b"words/leader/key"), None);
+        assert_eq!(led(6, b"words/leader/other"), None);
+        for (token, key) in [(4, &b"words/leader/key"[..]), (5, b"words/leader/other")] {
+            let why = led(token, key).unwrap();
+            assert!(why.contains("of the token 5"), "{why}");
+        }
     }
 
     #[test]

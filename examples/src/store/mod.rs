@@ -21,7 +21,7 @@ mod folder;
 mod ledger;
 pub(crate) mod output;
 
-pub use backup::{Backup, Pen, Saved};
+pub use backup::{Backup, Pen, Reign, Saved};
 pub use chain::{AppendError, Appended, Chain, ChainError};
 pub use clean::Leftovers;
 pub use commit::CommitError;

@@ -7,6 +7,7 @@ mod frozen_leader;
 mod killed_process;
 mod late_worker;
 mod lost_request;
+mod older_etcd;
 mod orphaned_child;
 #[path = "../own_hosts/mod.rs"]
 mod own_hosts;

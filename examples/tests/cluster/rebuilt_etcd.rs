@@ -1,38 +1,14 @@
 //! An etcd that lost everything under a running loop: one step brings the chain back.
 
 use std::collections::BTreeSet;
-use std::process::Command;
 use std::time::Duration;
 
 use etcd_client::DeleteOptions;
-use examples::etcd::{EtcdLedger, Failed};
+use examples::etcd::Failed;
 use examples::requests::RequestKind;
 use rustix::process::Signal;
 
 use crate::support::Stage;
-
-/// The random name of this life of etcd.
-async fn life(stage: &Stage) -> String {
-    let key = format!("leader-election/life/{}", stage.keys.election());
-    let read = stage.client().await.get(key, None).await.unwrap();
-    let kv = read.kvs().first().expect("a life");
-    kv.value_str().unwrap().to_owned()
-}
-
-async fn deltas(stage: &Stage) -> BTreeSet<String> {
-    let deltas = EtcdLedger::deltas(&stage.link, &stage.keys).await.unwrap();
-    deltas.into_iter().map(|delta| delta.name).collect()
-}
-
-fn restore(stage: &Stage) -> (Option<i32>, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_meta"))
-        .args(["restore", "--etcd", stage.etcd.endpoint(), "--out"])
-        .arg(stage.output.folder())
-        .output()
-        .unwrap();
-    let text = [output.stdout, output.stderr].concat();
-    (output.status.code(), String::from_utf8(text).unwrap())
-}
 
 /// Starts etcd again with identical flags on an empty folder.
 async fn rebuild(stage: &mut Stage) {
@@ -40,18 +16,6 @@ async fn rebuild(stage: &mut Stage) {
     stage.etcd.process().wait(Duration::from_secs(10)).await;
     std::fs::remove_dir_all(stage.etcd_folder()).unwrap();
     stage.etcd.restart().await.unwrap();
-}
-
-/// Waits until a leader says which step is missing; who has ended starts again meanwhile.
-async fn says_what_to_do(stage: &mut Stage) {
-    for _ in 0..600 {
-        stage.fleet.tend().unwrap();
-        if stage.status().await.contains("run `meta restore` once") {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(100)).await;
-    }
-    panic!("never told: {}\n{}", stage.status().await, stage.logs());
 }
 
 #[tokio::test]
@@ -65,11 +29,11 @@ async fn after_etcd_lost_everything_one_step_brings_back_all_that_was_committed(
         let file = stage.file(&format!("before-{round}"), 100_000);
         stage.add(&file).await.unwrap();
         stage.commits(3).await;
-        lives.insert(life(&stage).await);
-        let (head, before) = (stage.head().await, deltas(&stage).await);
+        lives.insert(stage.life().await);
+        let (head, before) = (stage.head().await, stage.deltas().await);
         assert!(!before.is_empty());
         rebuild(&mut stage).await;
-        says_what_to_do(&mut stage).await;
+        stage.says_what_to_do("etcd was rebuilt").await;
 
         // Without the step nothing is committed, and a user is told why.
         let file = stage.file(&format!("after-{round}"), 50_000);
@@ -85,22 +49,22 @@ async fn after_etcd_lost_everything_one_step_brings_back_all_that_was_committed(
             })
             .await;
 
-        let (code, text) = restore(&stage);
+        let (code, text) = stage.restore();
         assert_eq!(code, Some(0), "{text}");
         stage.add(&file).await.unwrap();
         let restored = stage.head().await;
         assert_eq!(restored.replaces.len(), round, "{restored:?}");
         assert!(head.parts.len() < restored.parts.len(), "{restored:?}");
-        let after = deltas(&stage).await;
+        let after = stage.deltas().await;
         for name in &before {
             let is_kept = after.contains(name) || after.contains(&format!("0-{round}-{name}"));
             assert!(is_kept, "{name} is lost: {after:?}");
         }
-        let (code, text) = restore(&stage);
+        let (code, text) = stage.restore();
         assert_eq!(code, Some(0), "{text}");
         assert!(text.contains("nothing is missing"), "{text}");
     }
-    lives.insert(life(&stage).await);
+    lives.insert(stage.life().await);
     assert_eq!(lives.len(), 3, "each time another scope");
     assert_eq!(pid(&mut stage), workers, "no worker was started again");
     stage.expect_equal().await;
@@ -111,7 +75,7 @@ async fn after_etcd_lost_everything_one_step_brings_back_all_that_was_committed(
 async fn where_nothing_is_lost_nothing_is_restored() {
     let stage = Stage::start(1, 1).await;
     stage.add(&stage.file("one", 20_000)).await.unwrap();
-    let (code, text) = restore(&stage);
+    let (code, text) = stage.restore();
     assert_eq!(code, Some(0), "{text}");
     assert!(text.contains("nothing is missing"), "{text}");
     let verdict = stage.expect_equal().await;

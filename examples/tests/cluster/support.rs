@@ -1,7 +1,9 @@
 //! A stage: an etcd, candidates and workers of the test's own, and what etcd says of them.
 
+use std::collections::BTreeSet;
 use std::future::Future;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
 use etcd_client::{Client, GetOptions};
@@ -204,6 +206,45 @@ impl Stage {
         let options = GetOptions::new().with_prefix().with_count_only();
         let mut client = self.client().await;
         client.get(prefix, Some(options)).await.unwrap().count()
+    }
+
+    /// The random name of this life of etcd.
+    pub(crate) async fn life(&self) -> String {
+        let read = self.client().await.get(self.keys.life(), None).await;
+        let read = read.unwrap();
+        let kv = read.kvs().first().expect("a life");
+        kv.value_str().unwrap().to_owned()
+    }
+
+    /// The names of all committed deltas.
+    pub(crate) async fn deltas(&self) -> BTreeSet<String> {
+        let deltas = EtcdLedger::deltas(&self.link, &self.keys).await.unwrap();
+        deltas.into_iter().map(|delta| delta.name).collect()
+    }
+
+    /// Runs `meta restore`; returns its exit code and what it says.
+    pub(crate) fn restore(&self) -> (Option<i32>, String) {
+        let output = Command::new(env!("CARGO_BIN_EXE_meta"))
+            .args(["restore", "--etcd", self.etcd.endpoint(), "--out"])
+            .arg(self.output.folder())
+            .output()
+            .unwrap();
+        let text = [output.stdout, output.stderr].concat();
+        (output.status.code(), String::from_utf8(text).unwrap())
+    }
+
+    /// Waits until a leader says this, and that one step is missing; who has ended starts
+    /// again meanwhile.
+    pub(crate) async fn says_what_to_do(&mut self, why: &str) -> String {
+        for _ in 0..600 {
+            self.fleet.tend().unwrap();
+            let status = self.status().await;
+            if status.contains(why) && status.contains("run `meta restore` once") {
+                return status;
+            }
+            sleep(Duration::from_millis(100)).await;
+        }
+        panic!("never told: {}\n{}", self.status().await, self.logs());
     }
 
     pub(crate) async fn history(&self) -> History {

@@ -2,16 +2,21 @@
 //!
 //! A leader of a store elsewhere keeps each manifest in `backup/` before it commits it.
 //! There is a folder for each scope of tokens, and in it a file for each reign, named by
-//! its token: first the chain as the reign found it, in one manifest that names all deltas,
-//! then what the reign commits. So the file of the highest token holds all that was ever
-//! committed in its scope. At its end it may hold one manifest whose commit did not land;
-//! all answers to that one were there, and nothing else was committed after its
-//! predecessor, so it is as good as committed.
+//! its token and the key that won it: first the chain as the reign found it, in one manifest
+//! that names all deltas, then what the reign commits. So the file of the highest token
+//! holds all that was ever committed in its scope. At its end it may hold one manifest whose
+//! commit did not land; all answers to that one were there, and nothing else was committed
+//! after its predecessor, so it is as good as committed. One that did land is followed by a
+//! note of that, a manifest that names itself as its predecessor: so a store that has gone
+//! back by a single commit is told from one that this commit did not reach. The note is
+//! written without waiting for the disk; a host that loses power may lose it.
 
+use std::fmt;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::str::FromStr;
 
 use prost::Message;
 
@@ -35,14 +40,27 @@ pub struct Pen {
     last: Manifest,
 }
 
+/// A leadership, as the store gave it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reign {
+    /// The token.
+    pub token: u64,
+    /// What tells it from another of the same token, in a store that went backwards.
+    pub key: String,
+}
+
 /// The newest state of one scope.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Saved {
     /// The scope of the tokens under which it was written.
     pub scope: String,
+    /// The reign that wrote it.
+    pub reign: Reign,
     /// The last manifest; the default one where nothing was committed.
     pub head: Manifest,
+    /// The head was committed for certain.
+    pub has_landed: bool,
     /// Every delta of the chain.
     pub deltas: Vec<Delta>,
 }
@@ -66,12 +84,12 @@ impl Backup {
     pub fn begin(
         &self,
         scope: &str,
-        token: u64,
+        reign: &Reign,
         head: &Manifest,
         deltas: Vec<Delta>,
     ) -> Result<Pen, StoreError> {
         let folder = self.folder.join(folder_of(scope));
-        let name = format!("{token:020}");
+        let name = reign.to_string();
         let begun = fs::create_dir_all(&folder).and_then(|()| {
             let mut pen = Pen {
                 file: File::create(folder.join(&name))?,
@@ -82,7 +100,7 @@ impl Backup {
                 deltas,
                 ..head.clone()
             };
-            pen.write(&whole)?;
+            pen.write(&whole, true)?;
             pen.last.clone_from(head);
             sync_folder(&folder)?;
             sync_folder(&self.folder)?;
@@ -124,17 +142,33 @@ impl Pen {
     /// Those of the file system: the next one overwrites what may be there.
     pub fn keep(&mut self, manifest: &Manifest) -> io::Result<()> {
         if *manifest != self.last {
-            self.write(manifest)?;
+            self.write(manifest, true)?;
             self.last.clone_from(manifest);
         }
         Ok(())
     }
 
-    fn write(&mut self, manifest: &Manifest) -> io::Result<()> {
+    /// Notes that the manifest which was kept last is committed.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`keep`](Self::keep); then nothing says so.
+    pub fn landed(&mut self) -> io::Result<()> {
+        let note = Manifest {
+            epoch: self.last.epoch,
+            prev: self.last.epoch,
+            ..Manifest::default()
+        };
+        self.write(&note, false)
+    }
+
+    fn write(&mut self, manifest: &Manifest, is_synced: bool) -> io::Result<()> {
         let record = encode(manifest);
         self.file.write_all_at(&record, self.len)?;
         self.file.set_len(self.len + record.len() as u64)?;
-        self.file.sync_all()?;
+        if is_synced {
+            self.file.sync_all()?;
+        }
         self.len += record.len() as u64;
         Ok(())
     }
@@ -152,14 +186,23 @@ fn read_scope(folder: &Path, scope: String) -> Result<Option<Saved>, StoreError>
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
             Err(error) => return Err(StoreError::Io(path, error)),
         };
-        if let Some(saved) = read_reign(&bytes, &scope, &path)? {
+        // What is named otherwise is none of ours.
+        let Some(reign) = name.parse().ok() else {
+            continue;
+        };
+        if let Some(saved) = read_reign(&bytes, &scope, reign, &path)? {
             return Ok(Some(saved));
         }
     }
     Ok(None)
 }
 
-fn read_reign(bytes: &[u8], scope: &str, path: &Path) -> Result<Option<Saved>, StoreError> {
+fn read_reign(
+    bytes: &[u8],
+    scope: &str,
+    reign: Reign,
+    path: &Path,
+) -> Result<Option<Saved>, StoreError> {
     let mut saved: Option<Saved> = None;
     let mut at = 0;
     while let Some(record) =
@@ -173,7 +216,9 @@ fn read_reign(bytes: &[u8], scope: &str, path: &Path) -> Result<Option<Saved>, S
             None => {
                 saved = Some(Saved {
                     scope: scope.to_owned(),
+                    reign: reign.clone(),
                     head: manifest,
+                    has_landed: true,
                     deltas,
                 });
             }
@@ -189,6 +234,10 @@ impl Saved {
     /// Takes the next manifest. One of the same epoch as the last replaces it: the
     /// first was refused for what it answered.
     fn follow(&mut self, manifest: Manifest, deltas: Vec<Delta>) {
+        self.has_landed = manifest.id() == manifest.predecessor();
+        if self.has_landed {
+            return;
+        }
         if manifest.id() == self.head.id() {
             let kept = self.deltas.len() - self.head.deltas.len();
             self.deltas.truncate(kept);
@@ -200,8 +249,46 @@ impl Saved {
     /// Says whether a chain that ends with `head` lacks something that was committed.
     #[must_use]
     pub fn is_ahead_of(&self, head: &Manifest) -> bool {
-        // The last one may not have landed.
-        self.head.predecessor().order() > head.id().order()
+        let known = if self.has_landed {
+            self.head.id()
+        } else {
+            self.head.predecessor()
+        };
+        known.order() > head.id().order()
+    }
+
+    /// Says whether the tokens of `scope` are, or once were, those of this chain.
+    #[must_use]
+    pub fn has_known(&self, scope: &str) -> bool {
+        self.scope == scope || self.head.replaces.iter().any(|other| other == scope)
+    }
+}
+
+// ===== impl Reign =====
+
+impl Reign {
+    /// Says whether this one was given although `other` had been, in the same scope.
+    #[must_use]
+    pub fn repeats(&self, other: &Self) -> bool {
+        self.token < other.token || (self.token == other.token && self.key != other.key)
+    }
+}
+
+impl fmt::Display for Reign {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:020}-{}", self.token, self.key)
+    }
+}
+
+impl FromStr for Reign {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let (token, key) = text.split_once('-').ok_or(())?;
+        Ok(Self {
+            token: token.parse().map_err(|_| ())?,
+            key: key.to_owned(),
+        })
     }
 }
 
@@ -221,89 +308,4 @@ fn scope_of(folder: &str) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::wire::Epoch;
-
-    fn manifest(prev: Epoch, epoch: Epoch, delta: &str) -> Manifest {
-        Manifest {
-            epoch: Some(epoch),
-            prev: Some(prev),
-            deltas: vec![Delta {
-                name: delta.to_owned(),
-                ..Delta::default()
-            }],
-            ..Manifest::default()
-        }
-    }
-
-    fn names(saved: &Saved) -> Vec<&str> {
-        saved.deltas.iter().map(|delta| &*delta.name).collect()
-    }
-
-    fn open() -> (tempfile::TempDir, Backup) {
-        let folder = tempfile::tempdir().unwrap();
-        let backup = Backup::of(&Output::open_shared(folder.path()).unwrap());
-        (folder, backup)
-    }
-
-    #[test]
-    fn the_reign_of_the_highest_token_holds_all_and_takes_the_place_of_the_others() {
-        let (_folder, backup) = open();
-        assert!(backup.read().unwrap().is_empty());
-        let (scope, start) = ("life%/words/leader", Manifest::default());
-        let mut pen = backup.begin(scope, 5, &start, Vec::new()).unwrap();
-        let one = manifest(Epoch::START, Epoch::new(5, 2), "a");
-        pen.keep(&one).unwrap();
-        pen.keep(&one).unwrap();
-        // A commit that answers a request which was withdrawn is made again without it.
-        let two = manifest(one.id(), Epoch::new(5, 3), "b");
-        let without = Manifest {
-            closed: true,
-            ..two.clone()
-        };
-        pen.keep(&two).unwrap();
-        pen.keep(&without).unwrap();
-        let saved = backup.read().unwrap();
-        assert_eq!(saved[0].scope, scope);
-        assert_eq!(
-            (names(&saved[0]), &saved[0].head),
-            (vec!["a", "b"], &without)
-        );
-
-        // Its last one did not land: the next reign begins with what did.
-        let base = backup.begin(scope, 11, &one, one.deltas.clone());
-        let mut pen = base.unwrap();
-        let three = manifest(one.id(), Epoch::new(11, 1), "c");
-        pen.keep(&three).unwrap();
-        let saved = backup.read().unwrap();
-        assert_eq!((names(&saved[0]), &saved[0].head), (vec!["a", "c"], &three));
-        assert!(!saved[0].is_ahead_of(&one) && saved[0].is_ahead_of(&start));
-        assert_eq!(files(&backup.folder.join(folder_of(scope))).len(), 1);
-    }
-
-    #[test]
-    fn a_cut_at_any_byte_loses_the_last_manifest_only_and_damage_is_an_error() {
-        let (_folder, backup) = open();
-        let one = manifest(Epoch::START, Epoch::new(5, 2), "a");
-        drop(backup.begin("s", 5, &one, one.deltas.clone()).unwrap());
-        let mut pen = backup.begin("s", 9, &one, one.deltas.clone()).unwrap();
-        let begun = pen.len;
-        let two = manifest(one.id(), Epoch::new(9, 1), "b");
-        pen.keep(&two).unwrap();
-        let path = backup.folder.join("s").join(format!("{:020}", 9));
-        let bytes = fs::read(&path).unwrap();
-        for len in begun..bytes.len() as u64 {
-            fs::write(&path, &bytes[..len as usize]).unwrap();
-            assert_eq!(backup.read().unwrap()[0].head, one, "cut at {len}");
-        }
-        // Cut before it was begun: nobody led by it.
-        fs::write(&path, &bytes[..begun as usize - 1]).unwrap();
-        assert!(backup.read().unwrap().is_empty());
-        let mut damaged = bytes.clone();
-        damaged[20] ^= 1;
-        fs::write(&path, damaged).unwrap();
-        let error = backup.read().unwrap_err().to_string();
-        assert!(error.contains("is damaged"), "{error}");
-    }
-}
+mod tests;
