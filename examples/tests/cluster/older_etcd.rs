@@ -51,6 +51,14 @@ async fn go_back(stage: &mut Stage, snapshot: &Path) -> i64 {
     before - revision(stage).await
 }
 
+/// Writes so much that no token of the time before is above those that come.
+async fn raise_revision(stage: &Stage) {
+    let mut client = stage.client().await;
+    for _ in 0..100 {
+        client.put("x", "", None).await.unwrap();
+    }
+}
+
 /// Takes the leadership away, and waits for the next leader; returns its token.
 async fn depose(stage: &mut Stage) -> u64 {
     let (name, key, token) = stage.leader(0).await;
@@ -140,6 +148,7 @@ async fn after_etcd_went_back_to_a_snapshot_one_step_brings_back_all_that_was_co
     // All of this is lost: two reigns, a life of a worker, commits, and an answer to a user.
     let worker = stage.fleet.member("w2").unwrap();
     worker.restart().unwrap();
+    raise_revision(&stage).await;
     depose(&mut stage).await;
     let lost = depose(&mut stage).await;
     let file = stage.file("lost", 100_000);
