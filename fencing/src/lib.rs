@@ -39,7 +39,7 @@ pub use config::{Backstop, ConfigError, EXIT_CODE, Policy, WatchdogConfig};
 pub use fence::{
     Admission, AdmitError, Fence, OpenError, ResetError, StaleToken, StorageError, WrongScope,
 };
-pub use guard::{Guard, GuardState, Lost, Permit, Refused};
+pub use guard::{Guard, GuardState, Permit, Refused, Stopped};
 pub use token::{InvalidToken, Token};
 #[cfg(any(test, feature = "test-util"))]
 pub use watchdog::{Action, Simulation};

@@ -4,9 +4,9 @@ use std::error::Error;
 use std::fmt::Debug;
 
 use fencing::{
-    Admission, AdmitError, ConfigError, Fence, Guard, GuardError, GuardState, InvalidToken, Lost,
-    OpenError, Permit, Policy, Refused, ResetError, StaleToken, StartError, StorageError, Token,
-    Watchdog, WatchdogConfig, WrongScope,
+    Admission, AdmitError, ConfigError, Fence, Guard, GuardError, GuardState, InvalidToken,
+    OpenError, Permit, Policy, Refused, ResetError, StaleToken, StartError, Stopped, StorageError,
+    Token, Watchdog, WatchdogConfig, WrongScope,
 };
 
 fn shared<T: Send + Sync + Unpin + Debug + 'static>() {}
@@ -30,7 +30,7 @@ fn public_types_cross_threads() {
     error::<ConfigError>();
     error::<GuardError>();
     error::<InvalidToken>();
-    error::<Lost>();
+    error::<Stopped>();
     error::<OpenError>();
     error::<Refused>();
     error::<ResetError>();

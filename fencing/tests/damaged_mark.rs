@@ -134,6 +134,39 @@ fn a_path_that_can_hold_no_mark_is_refused_and_says_what_to_do() {
     );
 }
 
+/// Opening the one may wait for ever, and a lock on the other may be one that nobody meets.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_lock_that_is_no_regular_file_is_refused_at_once_and_says_what_to_do() {
+    use rustix::fs::{CWD, FileType, Mode, mknodat};
+
+    let folder = tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    let fifo = |name: &str| mknodat(CWD, at(name), FileType::Fifo, Mode::RUSR | Mode::WUSR, 0);
+    fifo("pipe.mark").unwrap();
+    fifo("a.mark.lock").unwrap();
+    fs::create_dir(at("b.mark.lock")).unwrap();
+    fs::write(at("other"), "").unwrap();
+    for (name, target) in [
+        ("c.mark.lock", at("other")),
+        ("d.mark.lock", "/dev/null".into()),
+    ] {
+        std::os::unix::fs::symlink(target, at(name)).unwrap();
+    }
+    std::os::unix::fs::symlink(at("nowhere"), at("e.mark.lock")).unwrap();
+    let before = fs::read_dir(folder.path()).unwrap().count();
+    for name in ["a", "b", "c", "d", "e", "pipe"] {
+        let path = at(&format!("{name}.mark"));
+        let error = support::on_thread(move || Fence::open(path).unwrap_err()).join();
+        assert!(matches!(error, OpenError::BadPath { .. }), "{error}");
+        let (text, problem) = (error.to_string(), "no regular file");
+        assert!(text.contains(problem), "{text}");
+        let is_lock = text.contains(&format!("{name}.mark.lock")) && text.contains("remove it");
+        assert_eq!(is_lock, name != "pipe", "{text}");
+    }
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), before);
+}
+
 /// No permissions help against root, but nobody creates files in here.
 #[cfg(target_os = "linux")]
 #[test]

@@ -61,7 +61,9 @@ pub struct WrongScope {
 
 /// The mark could not be made durable.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("the fence's mark could not be stored; nothing is admitted until it is")]
+#[error(
+    "the fence's mark could not be stored, and nothing is admitted until it is: repair what the cause says, then try again"
+)]
 pub struct StorageError {
     source: Arc<io::Error>,
 }

@@ -55,16 +55,27 @@ impl Drop for FileLock {
 
 #[cfg(unix)]
 fn lock(path: &Path) -> io::Result<File> {
+    use std::os::unix::fs::OpenOptionsExt;
+
     use rustix::fs::{FlockOperation, flock};
+    use rustix::io::retry_on_intr;
 
     let file = OpenOptions::new()
         .read(true)
         .write(true)
         .create(true)
         .truncate(false)
+        .custom_flags(plain())
         .open(path)?;
-    flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+    // Not every file system takes it without a wait, which a signal interrupts.
+    retry_on_intr(|| flock(&file, FlockOperation::NonBlockingLockExclusive))?;
     Ok(file)
+}
+
+/// Opens what the name itself is, and waits for nobody at the other end of it.
+#[cfg(unix)]
+pub(super) fn plain() -> i32 {
+    libc::O_NOFOLLOW | libc::O_NONBLOCK | libc::O_NOCTTY
 }
 
 /// Unlocks by name: closing would leave the lock to a child process that is between

@@ -40,23 +40,36 @@ impl Store {
     pub(super) fn save(&self, mark: &Mark) -> io::Result<()> {
         self.lock.verify()?;
         let temporary = beside(&self.path, ".tmp");
+        self.write(&temporary, mark).map_err(|error| {
+            let path = temporary.display();
+            io::Error::new(error.kind(), format!("cannot put {path} in place: {error}"))
+        })
+    }
+
+    fn write(&self, temporary: &Path, mark: &Mark) -> io::Result<()> {
         // Left by a crash, or by a write that failed: its pages cannot be trusted.
-        match fs::remove_file(&temporary) {
+        match fs::remove_file(temporary) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
-        let mut file = File::create_new(&temporary)?;
+        let mut file = File::create_new(temporary)?;
         file.write_all(&mark.encode())?;
         file.sync_all()?;
         drop(file);
-        fs::rename(&temporary, &self.path)?;
+        fs::rename(temporary, &self.path)?;
         sync_folder(&self.folder)
     }
 
     fn read(&self) -> Result<Mark, OpenError> {
         let mut bytes = Vec::new();
-        let read =
-            File::open(&self.path).and_then(|file| file.take(MAX_FILE_LEN).read_to_end(&mut bytes));
+        let read = plain_file(&self.path).and_then(|file| {
+            if file.metadata()?.is_file() {
+                file.take(MAX_FILE_LEN).read_to_end(&mut bytes)
+            } else {
+                // It was one when its name was resolved.
+                Err(io::Error::other("it is no regular file any more"))
+            }
+        });
         match read {
             Ok(_) => Mark::decode(&bytes).ok_or_else(|| OpenError::Damaged {
                 path: self.path.clone(),
@@ -109,7 +122,22 @@ fn resolve(given: &Path) -> Result<(PathBuf, PathBuf), OpenError> {
     }
 }
 
+/// Opens a file to be read; what is none is not waited for.
+fn plain_file(path: &Path) -> io::Result<File> {
+    let mut options = File::options();
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::custom_flags(&mut options, crate::fence::lock::plain());
+    options.read(true).open(path)
+}
+
 fn lock(path: PathBuf) -> Result<FileLock, OpenError> {
+    // A lock on what a link leads to, or on a device, may be one that others do not meet.
+    if let Ok(found) = path.symlink_metadata()
+        && !found.is_file()
+    {
+        let problem = "it is in the place of the lock and no regular file; remove it";
+        return Err(OpenError::BadPath { path, problem });
+    }
     FileLock::acquire(path.clone()).map_err(|error| match error.kind() {
         io::ErrorKind::WouldBlock => OpenError::Locked { path },
         _ => failed("lock", &path, error),

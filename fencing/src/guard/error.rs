@@ -13,9 +13,11 @@ pub struct Refused {
 }
 
 /// Guarded work was dropped, or was done too late to count.
+///
+/// By a loss, or by [`finish`](crate::Guard::finish): [`state`](Self::state) tells which.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("work under token {token} was stopped: its guard is {}", describe(*state))]
-pub struct Lost {
+pub struct Stopped {
     token: u64,
     state: GuardState,
 }
@@ -40,9 +42,9 @@ impl Refused {
     }
 }
 
-// ===== impl Lost =====
+// ===== impl Stopped =====
 
-impl Lost {
+impl Stopped {
     pub(super) fn new(token: u64, state: GuardState) -> Self {
         Self { token, state }
     }

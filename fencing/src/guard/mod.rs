@@ -15,7 +15,7 @@ use std::time::Duration;
 use crate::blocking::block_on;
 
 pub(crate) use cell::Cell;
-pub use error::{Lost, Refused};
+pub use error::{Refused, Stopped};
 pub(crate) use record::Record;
 pub use state::GuardState;
 
@@ -111,25 +111,25 @@ impl Guard {
     ///
     /// # Errors
     ///
-    /// [`Lost`] when the guard refused before `work` was done.
+    /// [`Stopped`] when the guard refused before `work` was done.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future drops `work` and leaves the guard as it is.
-    pub async fn run<F: Future>(&self, work: F) -> Result<F::Output, Lost> {
+    pub async fn run<F: Future>(&self, work: F) -> Result<F::Output, Stopped> {
         let mut cancelled = pin!(self.cancelled());
         let mut work = pin!(work);
         poll_fn(|cx| {
             let is_cancelled = cancelled.as_mut().poll(cx).is_ready();
             if is_cancelled || self.check().is_err() {
-                return Poll::Ready(Err(self.lost()));
+                return Poll::Ready(Err(self.stopped()));
             }
             let Poll::Ready(output) = work.as_mut().poll(cx) else {
                 return Poll::Pending;
             };
             Poll::Ready(match self.check() {
                 Ok(()) => Ok(output),
-                Err(_) => Err(self.lost()),
+                Err(_) => Err(self.stopped()),
             })
         })
         .await
@@ -191,8 +191,8 @@ impl Guard {
         block_on(self.finish());
     }
 
-    fn lost(&self) -> Lost {
-        Lost::new(self.token(), self.state())
+    fn stopped(&self) -> Stopped {
+        Stopped::new(self.token(), self.state())
     }
 }
 

@@ -11,7 +11,7 @@ use http::{HeaderMap, HeaderValue, Request, Response};
 use tower_layer::Layer;
 use tower_service::Service;
 
-use crate::guard::{Guard, Lost, Refused};
+use crate::guard::{Guard, Refused, Stopped};
 use crate::token::{InvalidToken, Token};
 use crate::tower::body::{GuardedBody, HeardBody};
 use crate::tower::rejection::{Reason, Rejection};
@@ -71,7 +71,7 @@ pub enum CallError {
     /// The guard stopped the request while it was under way. It may have taken effect, or
     /// may still do so.
     #[error("the outcome of the request is unknown")]
-    Interrupted(#[source] Lost),
+    Interrupted(#[source] Stopped),
 }
 
 // ===== impl ClientLayer =====

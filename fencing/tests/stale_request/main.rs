@@ -18,5 +18,7 @@ mod racing_gate;
 mod repeated_request;
 #[path = "../support/mod.rs"]
 mod support;
+#[cfg(target_os = "linux")]
+mod troubled_storage;
 #[cfg(feature = "tower")]
 mod wrong_header;
