@@ -187,9 +187,9 @@ async fn after_etcd_went_back_to_a_snapshot_one_step_brings_back_all_that_was_co
         assert!(after.contains(&format!("0-1-{name}")), "{name}: {after:?}");
     }
 
-    // A single commit is lost, under the same leader: the one that has told a user.
+    // Few commits are lost, under the same leader: one of them has told a user.
     let second = save(&stage, "second");
-    let file = stage.file("single", 0);
+    let file = stage.file("few", 0);
     stage.add(&file).await.unwrap();
     fault += go_back(&mut stage, &second).await;
     stage.says_what_to_do("older state of itself").await;

@@ -1,8 +1,7 @@
 //! The resource's side: admits requests, and holds the admission until they are answered.
 
 use std::fmt;
-use std::future::Future;
-use std::mem;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -11,7 +10,7 @@ use http::{Method, Request, Response};
 use tower_layer::Layer;
 use tower_service::Service;
 
-use crate::fence::Fence;
+use crate::fence::{Admission, Fence};
 use crate::token::Token;
 use crate::tower::held::HeldBody;
 use crate::tower::rejection::Rejection;
@@ -34,6 +33,11 @@ use crate::tower::wire;
 /// The admission of an upgraded connection (a 101 answer) ends with that answer: clone the
 /// `Arc` into what serves the connection. Where a body's error is a boxed one, the compiler
 /// may not find this service `Send` in `tokio::spawn`; give such bodies an error of their own.
+///
+/// Always ready: the service's readiness is waited for under the admission, so that a higher
+/// token reaches the fence while the service is busy with lower ones, and ends them. A limit
+/// on requests under way belongs inside of this layer for that reason; outside of it, a higher
+/// token waits behind what it would end.
 ///
 /// Tokens are believed: put authentication outside of this layer, since a caller that may
 /// send any number can lock all others out.
@@ -130,15 +134,14 @@ where
     type Error = S::Error;
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, S::Error>> + Send>>;
 
-    fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
-        self.inner.poll_ready(cx)
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
+        // A service that is busy with a lower token must not keep a higher one from the
+        // fence, which would end what it is busy with. It is waited for after that.
+        Poll::Ready(Ok(()))
     }
 
     fn call(&mut self, request: Request<B>) -> Self::Future {
-        // The one that was polled to readiness is called, its clone is not ready.
-        let clone = self.inner.clone();
-        let inner = mem::replace(&mut self.inner, clone);
-        let rules = Arc::clone(&self.rules);
+        let (inner, rules) = (self.inner.clone(), Arc::clone(&self.rules));
         Box::pin(serve(inner, rules, request))
     }
 }
@@ -155,26 +158,51 @@ where
     let is_grpc = wire::is_grpc(request.headers());
     let token = match rules.token(&request) {
         Ok(Some(token)) => token,
-        Ok(None) => return Ok(inner.call(request).await?.map(HeldBody::open)),
+        Ok(None) => {
+            poll_fn(|cx| inner.poll_ready(cx)).await?;
+            return Ok(inner.call(request).await?.map(HeldBody::open));
+        }
         Err(rejection) => return Ok(rejection.response(is_grpc, HeldBody::text)),
     };
-    let admission = match rules.fence.admit(&token).await {
-        Ok(admission) => Arc::new(admission),
-        Err(error) => {
-            let cause: &(dyn std::error::Error + 'static) = &error;
-            tracing::debug!(
-                token = token.number(),
-                error = cause,
-                "a request was refused"
-            );
-            let rejection = Rejection::of(&token, &error);
-            return Ok(rejection.response(is_grpc, HeldBody::text));
+    let admission = loop {
+        let admission = match rules.fence.admit(&token).await {
+            Ok(admission) => admission,
+            Err(error) => {
+                let cause: &(dyn std::error::Error + 'static) = &error;
+                tracing::debug!(
+                    token = token.number(),
+                    error = cause,
+                    "a request was refused"
+                );
+                let rejection = Rejection::of(&token, &error);
+                return Ok(rejection.response(is_grpc, HeldBody::text));
+            }
+        };
+        // Nothing of it has begun where it is revoked: the fence says why.
+        if is_ready_first(&mut inner, &admission).await? {
+            break Arc::new(admission);
         }
     };
     request.extensions_mut().insert(Arc::clone(&admission));
     let response = inner.call(request).await?;
     let fence = rules.fence.clone();
     Ok(response.map(|body| HeldBody::held(body, admission, fence, is_grpc)))
+}
+
+/// Waits until the service is ready; false where the admission is revoked before.
+async fn is_ready_first<S, Q>(inner: &mut S, admission: &Admission) -> Result<bool, S::Error>
+where
+    S: Service<Q>,
+{
+    let mut revoked = None;
+    poll_fn(|cx| {
+        if let Poll::Ready(ready) = inner.poll_ready(cx) {
+            return Poll::Ready(ready.map(|()| !admission.is_revoked()));
+        }
+        let revoked = revoked.get_or_insert_with(|| Box::pin(admission.revoked()));
+        revoked.as_mut().poll(cx).map(|()| Ok(false))
+    })
+    .await
 }
 
 impl<S: fmt::Debug> fmt::Debug for Server<S> {

@@ -47,13 +47,14 @@ struct Freezer {
 }
 
 impl Freezer {
-    fn new() -> Self {
+    /// One of each version that this machine has.
+    fn all() -> Vec<Self> {
         let roots = [
             ("/sys/fs/cgroup", false),
             ("/sys/fs/cgroup/unified", false),
             ("/sys/fs/cgroup/freezer", true),
         ];
-        let found = roots.into_iter().find_map(|(root, is_old)| {
+        let found = roots.into_iter().filter_map(|(root, is_old)| {
             let folder = Path::new(root).join(format!("fencing-test-{}", std::process::id()));
             fs::create_dir(&folder).ok()?;
             let knob = folder.join(if is_old {
@@ -64,7 +65,10 @@ impl Freezer {
             let freezer = Self { folder, is_old };
             knob.exists().then_some(freezer)
         });
-        found.expect("no group of processes can be made: run it as root, with cgroups mounted")
+        let found: Vec<Self> = found.collect();
+        let missing = "no group of processes can be made: run it as root, with cgroups mounted";
+        assert!(!found.is_empty(), "{missing}");
+        found
     }
 
     fn freeze(&self, pid: u32) {
@@ -104,7 +108,12 @@ impl Drop for Freezer {
 #[test]
 #[ignore = "makes a cgroup: run it as root where that is allowed, by `--ignored frozen`"]
 fn a_frozen_process_is_ended_by_the_kernel() {
-    let freezer = Freezer::new();
+    for freezer in Freezer::all() {
+        freeze_beyond_the_lease(&freezer);
+    }
+}
+
+fn freeze_beyond_the_lease(freezer: &Freezer) {
     let mut running = child::start("spin");
     let deadline = running.deadline();
     freezer.freeze(running.child.id());
@@ -114,6 +123,11 @@ fn a_frozen_process_is_ended_by_the_kernel() {
     freezer.thaw();
     let ended = running.wait();
     assert!(ended.is_killed(), "{ended:?}");
+    let version = if freezer.is_old { 1 } else { 2 };
+    println!(
+        "frozen by version {version}: {:?} after D",
+        ended.at.saturating_sub(deadline)
+    );
     println!("CASE F02 fault={}", u32::from(ended.is_killed()));
 }
 

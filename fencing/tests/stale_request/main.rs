@@ -3,6 +3,8 @@
 
 #[cfg(target_os = "linux")]
 mod crashed_raise;
+#[cfg(all(feature = "tonic", feature = "test-util"))]
+mod cut_stream;
 #[cfg(feature = "tonic")]
 mod grpc_call;
 #[cfg(feature = "tower")]
