@@ -132,7 +132,9 @@ impl Kind {
                 (limits.ttl + second, 2 * second)
             }
             Self::FreezeWorker | Self::SlowDisk | Self::LateName => (3 * second, 2 * second),
-            Self::CutWorker | Self::CutWorkerOneWay => (2 * second, 4 * second),
+            Self::CutWorker => (2 * second, 4 * second),
+            // A round that waits for what is lost ends meanwhile.
+            Self::CutWorkerOneWay => (limits.round + second, 2 * second),
             Self::VanishWorker => (limits.ttl + 2 * second, 3 * second),
             Self::HoldCommit | Self::HoldCommitOfDead => (5 * second, Duration::ZERO),
             _ => (Duration::ZERO, Duration::ZERO),
@@ -223,6 +225,7 @@ mod tests {
         for kind in [Kind::FreezeLeader, Kind::CutLeader, Kind::CutLeaderOneWay] {
             assert!(kind.hold(&limits).0 > limits.ttl, "{kind}");
         }
+        assert!(Kind::CutWorkerOneWay.hold(&limits).0 > limits.round);
         let slow = limits.with_slack(Duration::from_secs(9));
         for kind in Kind::ALL {
             assert_eq!(kind.bound(&slow), kind.bound(&limits) + slow.slack);

@@ -30,6 +30,7 @@ impl Injection<'_> {
         ways: &[Way],
     ) -> io::Result<(String, Proof)> {
         let host = self.worker().await?;
+        self.counting().await?;
         self.cut(host.name, networks, ways).await
     }
 
