@@ -16,16 +16,19 @@ pub enum Half {
     CompareOnHead,
     /// An epoch is committed only with the answer of each worker.
     AllAnswers,
+    /// A worker obeys the highest term that it has met: a session of it ends the others.
+    TermCheck,
     /// A worker admits commands by a durable mark.
     Fence,
 }
 
 /// Each half with its name on the command line.
-const HALVES: [(Half, &str); 5] = [
+const HALVES: [(Half, &str); 6] = [
     (Half::Guard, "guard"),
     (Half::CommitGuard, "commit-guard"),
     (Half::CompareOnHead, "compare-on-head"),
     (Half::AllAnswers, "all-answers"),
+    (Half::TermCheck, "term-check"),
     (Half::Fence, "fence"),
 ];
 
@@ -54,6 +57,12 @@ pub(crate) const fn is_off(_half: Half) -> bool {
 #[must_use]
 pub fn guards() -> bool {
     !is_off(Half::Guard)
+}
+
+/// Says whether workers have sessions of one term at a time.
+#[must_use]
+pub fn checks_terms() -> bool {
+    !is_off(Half::TermCheck)
 }
 
 /// Says whether workers have a fence.

@@ -80,6 +80,7 @@ pub(super) struct Leader {
     pub(super) name: String,
     pub(super) key: Vec<u8>,
     pub(super) lease: i64,
+    pub(super) token: u64,
 }
 
 // ===== impl Setup =====
@@ -274,5 +275,6 @@ pub(super) async fn leader(link: Link, keys: Keys) -> Option<Leader> {
         name: first.value_str().ok()?.to_owned(),
         key: first.key().to_vec(),
         lease: first.lease(),
+        token: u64::try_from(first.create_revision()).ok()?,
     })
 }

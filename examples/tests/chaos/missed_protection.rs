@@ -8,8 +8,8 @@ const SEEDS: u64 = 10;
 
 /// Leaves out some halves, and expects this violation within a few seeds.
 #[track_caller]
-fn violates(without: &[&str], only: &str, violation: &str) {
-    let mut args = vec!["--only", only, "--for", "14s"];
+fn violates(without: &[&str], only: &[&str], violation: &str) {
+    let mut args = [&["--only"], only].concat();
     for half in without {
         args.extend(["--without", half]);
     }
@@ -28,13 +28,21 @@ fn violates(without: &[&str], only: &str, violation: &str) {
 
 #[test]
 fn without_the_comparison_of_the_head_a_late_commit_breaks_the_chain() {
-    violates(&["compare-on-head"], "hold-commit", "does not follow");
+    violates(
+        &["compare-on-head"],
+        &["hold-commit", "--for", "14s"],
+        "does not follow",
+    );
 }
 
 #[test]
 fn without_guard_and_commit_guard_a_deposed_leader_commits() {
     let halves = ["guard", "commit-guard"];
-    violates(&halves, "revoke-lease", "was committed while");
+    violates(
+        &halves,
+        &["revoke-lease", "--for", "14s"],
+        "was committed while",
+    );
 }
 
 /// A worker hears the barrier, or not, and its answer does not come: the round ends without
@@ -43,7 +51,17 @@ fn without_guard_and_commit_guard_a_deposed_leader_commits() {
 fn with_a_failed_worker_counted_as_answered_an_epoch_lacks_a_snapshot() {
     violates(
         &["all-answers"],
-        "cut-worker-one-way",
+        &["cut-worker-one-way", "--for", "8s"],
         "was committed without",
+    );
+}
+
+/// With a longer lease the old leader lives for longer beside the next one.
+#[test]
+fn without_term_check_and_fence_a_worker_obeys_two_leaders() {
+    violates(
+        &["term-check", "fence"],
+        &["late-orders", "--for", "8s", "--ttl", "8s"],
+        "after it had for",
     );
 }

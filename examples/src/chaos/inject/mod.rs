@@ -1,6 +1,7 @@
 //! Makes one planned fault happen, and proves it.
 
 mod etcd;
+mod orders;
 mod paths;
 mod processes;
 
@@ -75,6 +76,7 @@ impl Arena {
             Kind::LoseReply => injection.lose_reply().await?,
             Kind::HoldCommit => injection.hold_commit(false).await?,
             Kind::HoldCommitOfDead => injection.hold_commit(true).await?,
+            Kind::LateOrders => injection.late_orders().await?,
         };
         Ok(Record {
             kind: planned.kind,
