@@ -44,6 +44,8 @@ pub struct Setup {
     pub limits: Limits,
     /// More arguments of each process.
     pub args: Vec<String>,
+    /// Leaders have their guard: what they do late is a violation.
+    pub is_guarded: bool,
 }
 
 /// A running loop, and what can be done to it.
@@ -96,6 +98,7 @@ impl Setup {
             computes: 3,
             limits,
             args: Vec::new(),
+            is_guarded: true,
         }
     }
 
@@ -137,6 +140,8 @@ impl Arena {
     pub async fn start(setup: &Setup) -> io::Result<Self> {
         let networks = Networks::new(setup.folder.join("hosts"))?;
         let output = Output::open_shared(&setup.folder.join("out")).map_err(io::Error::other)?;
+        #[cfg(feature = "controls")]
+        std::fs::write(crate::controls::acts(output.folder()), "")?;
         let logs = setup.folder.join("logs");
         std::fs::create_dir_all(&logs)?;
         let etcd = EtcdServer::start(&setup.folder.join("etcd"), &logs).await?;

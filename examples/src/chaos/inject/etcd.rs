@@ -29,6 +29,7 @@ impl Injection<'_> {
 
     /// Takes the leadership away; says whether etcd did.
     pub(super) async fn revoke(&mut self, leader: &Leader) -> bool {
+        self.witness.takes(leader.token);
         let lease = leader.lease;
         let revoked = self
             .arena
@@ -41,6 +42,7 @@ impl Injection<'_> {
         let Some(leader) = self.leader().await? else {
             return Ok(nobody());
         };
+        self.witness.takes(leader.token);
         let key = leader.key;
         let deleted = self
             .arena

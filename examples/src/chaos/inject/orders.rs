@@ -24,7 +24,7 @@ impl Injection<'_> {
         };
         let name = &leader.name;
         self.arena.networks.cut(name, Network::Work, Way::From)?;
-        // Until then it can commit, and after that it waits for an answer.
+        // By then a barrier is under way, and it waits for answers: it commits no more.
         self.arena.tend_for(BARRIER).await?;
         for (network, way) in DEAF {
             self.arena.networks.cut(name, network, way)?;
