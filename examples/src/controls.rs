@@ -2,7 +2,9 @@
 //! notice: only in a build with the feature `controls`.
 
 use std::fmt;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
+use std::time::Duration;
 
 /// One half of the protection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,18 +18,24 @@ pub enum Half {
     CompareOnHead,
     /// An epoch is committed only with the answer of each worker.
     AllAnswers,
+    /// A worker obeys the highest term that it has met: a session of it ends the others.
+    TermCheck,
     /// A worker admits commands by a durable mark.
     Fence,
 }
 
 /// Each half with its name on the command line.
-const HALVES: [(Half, &str); 5] = [
+const HALVES: [(Half, &str); 6] = [
     (Half::Guard, "guard"),
     (Half::CommitGuard, "commit-guard"),
     (Half::CompareOnHead, "compare-on-head"),
     (Half::AllAnswers, "all-answers"),
+    (Half::TermCheck, "term-check"),
     (Half::Fence, "fence"),
 ];
+
+/// Without its guard a leader hears of its loss so much later.
+pub(crate) const HEARS_LATE: Duration = Duration::from_secs(2);
 
 #[cfg(feature = "controls")]
 static LEFT_OUT: std::sync::OnceLock<Vec<Half>> = std::sync::OnceLock::new();
@@ -56,11 +64,41 @@ pub fn guards() -> bool {
     !is_off(Half::Guard)
 }
 
+/// Says whether workers have sessions of one term at a time.
+#[must_use]
+pub fn checks_terms() -> bool {
+    !is_off(Half::TermCheck)
+}
+
 /// Says whether workers have a fence.
 #[must_use]
 pub fn fences() -> bool {
     !is_off(Half::Fence)
 }
+
+/// Returns the file beside an output folder that leaders write to without any fence, where
+/// it is there: a line for each attempt of a commit, with the time since boot in nanoseconds
+/// and the token.
+#[must_use]
+pub fn acts(folder: &Path) -> PathBuf {
+    folder.with_extension("acts")
+}
+
+/// Writes down an attempt of a commit, just before it is made.
+#[cfg(feature = "controls")]
+pub(crate) fn act(folder: &Path, token: u64) {
+    use std::io::Write;
+
+    if let Ok(mut file) = std::fs::File::options().append(true).open(acts(folder)) {
+        let line = format!("{} {token}\n", fencing::boot_time().as_nanos());
+        // What is missing in it would be missed by the control.
+        let _ = file.write_all(line.as_bytes());
+    }
+}
+
+/// Writes nothing without the feature.
+#[cfg(not(feature = "controls"))]
+pub(crate) const fn act(_folder: &Path, _token: u64) {}
 
 impl fmt::Display for Half {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -59,6 +59,7 @@ async fn endure(args: &ChaosArgs) -> Result<u8, Error> {
     }
     #[cfg(feature = "controls")]
     for half in &args.without {
+        setup.is_guarded &= *half != examples::controls::Half::Guard;
         setup
             .args
             .extend(["--without".to_owned(), half.to_string()]);

@@ -119,6 +119,16 @@ impl Place<'_> {
         } else {
             Node::start(acceptor, counter)?
         };
+        #[cfg(feature = "controls")]
+        let node = if examples::controls::checks_terms() {
+            node
+        } else {
+            node.with_any_term(examples::compute::AnyTerm::new(
+                &args.id,
+                incarnation,
+                scope,
+            ))
+        };
         let acceptor = node.acceptor().clone();
         let ended = tokio::select! {
             served = serve(node, self.listener.try_clone()?) => {

@@ -44,6 +44,8 @@ pub struct Setup {
     pub limits: Limits,
     /// More arguments of each process.
     pub args: Vec<String>,
+    /// Leaders have their guard: what they do late is a violation.
+    pub is_guarded: bool,
 }
 
 /// A running loop, and what can be done to it.
@@ -80,6 +82,7 @@ pub(super) struct Leader {
     pub(super) name: String,
     pub(super) key: Vec<u8>,
     pub(super) lease: i64,
+    pub(super) token: u64,
 }
 
 // ===== impl Setup =====
@@ -95,6 +98,7 @@ impl Setup {
             computes: 3,
             limits,
             args: Vec::new(),
+            is_guarded: true,
         }
     }
 
@@ -136,6 +140,8 @@ impl Arena {
     pub async fn start(setup: &Setup) -> io::Result<Self> {
         let networks = Networks::new(setup.folder.join("hosts"))?;
         let output = Output::open_shared(&setup.folder.join("out")).map_err(io::Error::other)?;
+        #[cfg(feature = "controls")]
+        std::fs::write(crate::controls::acts(output.folder()), "")?;
         let logs = setup.folder.join("logs");
         std::fs::create_dir_all(&logs)?;
         let etcd = EtcdServer::start(&setup.folder.join("etcd"), &logs).await?;
@@ -274,5 +280,6 @@ pub(super) async fn leader(link: Link, keys: Keys) -> Option<Leader> {
         name: first.value_str().ok()?.to_owned(),
         key: first.key().to_vec(),
         lease: first.lease(),
+        token: u64::try_from(first.create_revision()).ok()?,
     })
 }

@@ -44,6 +44,9 @@ pub enum Kind {
     HoldCommit,
     /// The same, and the leader is killed meanwhile: it arrives in a later term.
     HoldCommitOfDead,
+    /// What a leader sends to its workers is held up until another leads and has committed;
+    /// it lives, does not hear of its loss, and goes on giving orders.
+    LateOrders,
 }
 
 /// The times of which the bounds are made.
@@ -76,7 +79,7 @@ const START: Duration = Duration::from_secs(2);
 
 impl Kind {
     /// Each kind.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::KillLeader,
         Self::KillWorker,
         Self::FreezeLeader,
@@ -95,6 +98,7 @@ impl Kind {
         Self::LoseReply,
         Self::HoldCommit,
         Self::HoldCommitOfDead,
+        Self::LateOrders,
     ];
 
     /// Returns its name on the command line and in reports.
@@ -119,6 +123,7 @@ impl Kind {
             Self::LoseReply => "lose-reply",
             Self::HoldCommit => "hold-commit",
             Self::HoldCommitOfDead => "hold-commit-of-dead",
+            Self::LateOrders => "late-orders",
         }
     }
 
@@ -132,9 +137,13 @@ impl Kind {
                 (limits.ttl + second, 2 * second)
             }
             Self::FreezeWorker | Self::SlowDisk | Self::LateName => (3 * second, 2 * second),
-            Self::CutWorker | Self::CutWorkerOneWay => (2 * second, 4 * second),
+            Self::CutWorker => (2 * second, 4 * second),
+            // A round that waits for what is lost ends meanwhile.
+            Self::CutWorkerOneWay => (limits.round + second, 2 * second),
             Self::VanishWorker => (limits.ttl + 2 * second, 3 * second),
             Self::HoldCommit | Self::HoldCommitOfDead => (5 * second, Duration::ZERO),
+            // From when they pass: the kernel sends again what was held up after a while.
+            Self::LateOrders => (2 * second, second),
             _ => (Duration::ZERO, Duration::ZERO),
         }
     }
@@ -152,6 +161,7 @@ impl Kind {
             | Self::CutLeaderOneWay
             | Self::HoldCommit
             | Self::HoldCommitOfDead
+            | Self::LateOrders
             | Self::LoseReply => limits.ttl + TAKEOVER,
             // A lease that was running out begins anew when etcd starts.
             Self::RestartEtcd => 2 * limits.ttl + TAKEOVER,
@@ -223,6 +233,7 @@ mod tests {
         for kind in [Kind::FreezeLeader, Kind::CutLeader, Kind::CutLeaderOneWay] {
             assert!(kind.hold(&limits).0 > limits.ttl, "{kind}");
         }
+        assert!(Kind::CutWorkerOneWay.hold(&limits).0 > limits.round);
         let slow = limits.with_slack(Duration::from_secs(9));
         for kind in Kind::ALL {
             assert_eq!(kind.bound(&slow), kind.bound(&limits) + slow.slack);

@@ -12,9 +12,11 @@
 //! | everything that is started | `arena` |
 //! | how each fault is made and proven | `inject` |
 //! | the input that goes on | `feed` |
-//! | when commits land, and which files appear | `witness` |
+//! | when commits land, which files appear, when a leader must have stopped | `witness` |
+//! | what leaders did, and whether it was late | `acts` |
 //! | one run, in order | `run` |
 
+mod acts;
 mod arena;
 mod fault;
 mod feed;
@@ -27,6 +29,7 @@ mod run;
 mod timeline;
 mod witness;
 
+pub use acts::{Act, late_acts};
 pub use arena::{Arena, Setup};
 pub use fault::{Kind, Limits};
 pub use judge::{Addition, Evidence, LEAST_COMMITS, Told};

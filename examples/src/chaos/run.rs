@@ -8,6 +8,7 @@ use std::time::Duration;
 use etcd_client::Client;
 use tokio_util::sync::CancellationToken;
 
+use super::acts::{Act, late_acts};
 use super::arena::{Arena, Setup};
 use super::fault::{Kind, Limits};
 use super::feed::feed;
@@ -57,6 +58,11 @@ pub struct Outcome {
     pub missing: Vec<String>,
     /// The loop's own end: the chain and the totals, where they can be read.
     pub verdict: Option<Verdict>,
+    /// How often a leader tried to commit, as far as leaders write that down.
+    pub acts: usize,
+    /// What leaders did after they must have stopped, in words; a violation where they have
+    /// their guard.
+    pub late: Vec<String>,
     /// What the bounds were made of.
     pub limits: Limits,
 }
@@ -104,12 +110,7 @@ pub async fn run(
     arena.stop().await;
     witness.look_at_files()?;
     let reached = Verdict::reach(arena.endpoint(), &arena.keys, &arena.output, 3, true);
-    // A chain or files that cannot be read to their end are what a judge is for.
-    let (verdict, broken) = match Box::pin(reached).await {
-        Ok(verdict) => (Some(verdict), None),
-        Err(error) if is_out_of_reach(&*error) => return Err(error),
-        Err(error) => (None, Some(error.to_string())),
-    };
+    let (verdict, broken) = judged(Box::pin(reached).await)?;
     let mut client = Client::connect([arena.endpoint()], None).await?;
     let history = Box::pin(History::read(&mut client, &arena.keys)).await?;
     let files = witness.files();
@@ -123,20 +124,44 @@ pub async fn run(
     );
     let mut violations = evidence.violations();
     violations.extend(broken);
-    match verdict.as_ref().map(|verdict| &verdict.totals) {
-        Some(None) => violations.push(format!("the chain did not end within {END:?}")),
-        Some(Some(totals)) if totals.difference.is_some() => {
-            violations.push("the totals are not those of a plain count".to_owned());
-        }
-        _ => {}
+    let acts = Act::read(arena.output.folder());
+    let deadlines = witness.deadlines(&history.ends, setup.limits.ttl);
+    let late = late_acts(&acts, &deadlines);
+    if setup.is_guarded {
+        violations.extend_from_slice(&late);
     }
     Ok(Outcome {
         missing: timeline.missing(),
         timeline,
         violations,
         verdict,
+        acts: acts.len(),
+        late,
         limits: setup.limits,
     })
+}
+
+/// Takes what was found at the end, and what is wrong with it: a chain or files that cannot
+/// be read to their end are what a judge is for.
+///
+/// # Errors
+///
+/// Where etcd could not be read, which says nothing about the chain in it.
+fn judged(reached: Result<Verdict, Error>) -> Result<(Option<Verdict>, Option<String>), Error> {
+    let is_unknown = |error: &CommitError| matches!(error, CommitError::Unknown(_));
+    let verdict = match reached {
+        Ok(verdict) => verdict,
+        Err(error) if error.downcast_ref().is_some_and(is_unknown) => return Err(error),
+        Err(error) => return Ok((None, Some(error.to_string()))),
+    };
+    let wrong = match &verdict.totals {
+        None => Some(format!("the chain did not end within {END:?}")),
+        Some(totals) => totals
+            .difference
+            .as_ref()
+            .map(|_| "the totals are not those of a plain count".to_owned()),
+    };
+    Ok((Some(verdict), wrong))
 }
 
 /// Feeds the loop and lets faults happen, until the time is over.
@@ -216,12 +241,6 @@ async fn next_commit(
     arena.tend_until(most, ask).await
 }
 
-/// Says whether etcd could not be read, which says nothing about the chain in it.
-fn is_out_of_reach(error: &(dyn std::error::Error + Send + Sync + 'static)) -> bool {
-    let is_unknown = |error: &CommitError| matches!(error, CommitError::Unknown(_));
-    error.downcast_ref().is_some_and(is_unknown)
-}
-
 /// Lets the chain end, or gives up.
 async fn finish(arena: &mut Arena) -> Result<(), Error> {
     let (link, keys) = (arena.link.clone(), arena.keys.clone());
@@ -277,11 +296,66 @@ impl fmt::Display for Outcome {
         if let Some(verdict) = &self.verdict {
             write!(f, "{verdict}")?;
         }
+        if self.acts > 0 {
+            writeln!(f, "acts        {} attempts of commits", self.acts)?;
+        }
+        for late in &self.late {
+            writeln!(f, "ACTED LATE  {late}")?;
+        }
         for violation in &self.violations {
             writeln!(f, "VIOLATED    {violation}")?;
         }
         let is_held = self.violations.is_empty();
         let what = if is_held { "held" } else { "violated" };
         writeln!(f, "verdict     {what}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(reached: Result<Verdict, Error>) -> Outcome {
+        let (verdict, broken) = judged(reached).unwrap();
+        Outcome {
+            timeline: Timeline::default(),
+            violations: broken.into_iter().collect(),
+            missing: Vec::new(),
+            verdict,
+            acts: 3,
+            late: vec!["the leader 7".to_owned()],
+            limits: Limits::for_ttl(Duration::from_secs(3)),
+        }
+    }
+
+    #[test]
+    fn a_chain_that_cannot_be_read_is_violated_and_an_etcd_that_cannot_says_nothing() {
+        let broken = CommitError::Broken("the chain is broken at epoch 4.2".to_owned());
+        let text = outcome(Err(broken.into())).to_string();
+        assert!(
+            text.contains("VIOLATED    the chain is broken at epoch 4.2"),
+            "{text}"
+        );
+        assert!(text.ends_with("verdict     violated\n"), "{text}");
+        let missing = outcome(Err("the delta 4-2-w1 is missing".into()));
+        assert_eq!(missing.violations, ["the delta 4-2-w1 is missing"]);
+        let unknown = CommitError::Unknown(io::Error::other("no answer"));
+        assert!(judged(Err(unknown.into())).is_err());
+    }
+
+    #[test]
+    fn a_chain_that_has_not_ended_is_violated() {
+        let verdict = Verdict {
+            history: History {
+                commits: Vec::new(),
+                violations: Vec::new(),
+                ends: std::collections::BTreeMap::new(),
+            },
+            head: crate::wire::Manifest::default(),
+            totals: None,
+        };
+        let text = outcome(Ok(verdict)).to_string();
+        assert!(text.contains("VIOLATED    the chain did not end"), "{text}");
+        assert!(text.contains("ACTED LATE  the leader 7"), "{text}");
     }
 }

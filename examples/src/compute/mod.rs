@@ -4,6 +4,8 @@
 //! knows, without I/O of its own but the files; `thread` runs the counter beside
 //! the session; `snapshot` writes a delta file; `snapshots` removes them for a leader.
 
+#[cfg(feature = "controls")]
+mod any_term;
 mod counter;
 mod node;
 mod serve;
@@ -11,6 +13,8 @@ mod snapshot;
 mod snapshots;
 mod thread;
 
+#[cfg(feature = "controls")]
+pub use any_term::AnyTerm;
 pub use counter::Counter;
 pub use node::Node;
 pub use serve::serve;

@@ -28,6 +28,8 @@ pub struct Node {
     orders: mpsc::Sender<Order>,
     progress: watch::Receiver<Progress>,
     snapshots: Option<Fenced>,
+    #[cfg(feature = "controls")]
+    any_term: Option<super::any_term::AnyTerm>,
 }
 
 impl Node {
@@ -68,12 +70,31 @@ impl Node {
             orders,
             progress,
             snapshots: None,
+            #[cfg(feature = "controls")]
+            any_term: None,
         })
+    }
+
+    /// Lets no session end another, as a worker without the check of terms would.
+    #[cfg(feature = "controls")]
+    #[must_use]
+    pub fn with_any_term(mut self, any_term: super::any_term::AnyTerm) -> Self {
+        self.any_term = Some(any_term);
+        self
     }
 
     /// Returns the service that removes files, where a fence admits its calls.
     pub(super) fn snapshots(&self) -> Option<Fenced> {
         self.snapshots.clone()
+    }
+
+    /// Returns what admits the next session.
+    fn door(&self) -> Acceptor {
+        #[cfg(feature = "controls")]
+        if let Some(any_term) = &self.any_term {
+            return any_term.acceptor();
+        }
+        self.acceptor.clone()
     }
 
     /// Returns what admits the sessions of this node.
@@ -157,9 +178,13 @@ impl Compute for Node {
         &self,
         request: Request<Streaming<Command>>,
     ) -> Result<Response<Self::ControlStream>, Status> {
-        let node = self.clone();
-        self.acceptor
-            .serve(request, |session| node.drive(session))
-            .await
+        let (node, door) = (self.clone(), self.door());
+        let held = door.clone();
+        let handler = |session| async move {
+            node.drive(session).await;
+            // The last one would end the session when it goes.
+            drop(held);
+        };
+        door.serve(request, handler).await
     }
 }

@@ -31,6 +31,8 @@ pub struct History {
     pub commits: Vec<Commit>,
     /// What should never have happened, in words.
     pub violations: Vec<String>,
+    /// Each token whose key went, and the revision at which it was gone.
+    pub ends: BTreeMap<u64, i64>,
 }
 
 // ===== impl History =====
@@ -85,6 +87,7 @@ struct Replay {
     candidates: BTreeMap<i64, Vec<u8>>,
     commits: Vec<Commit>,
     violations: Vec<String>,
+    ends: BTreeMap<u64, i64>,
 }
 
 impl Replay {
@@ -95,6 +98,7 @@ impl Replay {
             candidates: BTreeMap::new(),
             commits: Vec::new(),
             violations: Vec::new(),
+            ends: BTreeMap::new(),
         }
     }
 
@@ -105,7 +109,7 @@ impl Replay {
                     self.candidates
                         .insert(kv.create_revision(), kv.key().to_vec());
                 }
-                EventType::Delete => self.candidates.retain(|_, key| key != kv.key()),
+                EventType::Delete => self.gone(kv),
             }
         } else if kv.key() == self.head_key.as_bytes() {
             match (kind, Manifest::decode(kv.value())) {
@@ -151,6 +155,17 @@ impl Replay {
         });
     }
 
+    fn gone(&mut self, kv: &KeyValue) {
+        let ends = &mut self.ends;
+        self.candidates.retain(|token, key| {
+            let stays = key != kv.key();
+            if let (false, Ok(token)) = (stays, u64::try_from(*token)) {
+                ends.insert(token, kv.mod_revision());
+            }
+            stays
+        });
+    }
+
     fn violation(&mut self, revision: i64, what: &str) {
         self.violations.push(format!("revision {revision}: {what}"));
     }
@@ -159,6 +174,7 @@ impl Replay {
         History {
             commits: self.commits,
             violations: self.violations,
+            ends: self.ends,
         }
     }
 }

@@ -9,7 +9,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 use super::lead::{Reign, Turn};
-use crate::controls::{Half, is_off};
+use crate::controls::{HEARS_LATE, Half, is_off};
 use crate::input::Parts;
 use crate::journal::Journal;
 use crate::requests::Requests;
@@ -175,7 +175,7 @@ impl Candidate {
             let reign = Box::pin(self.reign(&guard, &leadership, stop));
             let turn = async {
                 if is_off(Half::Guard) {
-                    return Ok(reign.await);
+                    return Ok(unguarded(reign, &leadership).await);
                 }
                 guard.run(reign).await
             };
@@ -233,5 +233,18 @@ impl Candidate {
             }
             Err(turn) => turn,
         }
+    }
+}
+
+/// Leads without a guard, until a while after the leadership was lost.
+async fn unguarded(reign: impl Future<Output = Turn>, leadership: &Leadership) -> Turn {
+    let told = async {
+        let why = leadership.lost().await;
+        tokio::time::sleep(HEARS_LATE).await;
+        Turn::Lost(why.to_string())
+    };
+    tokio::select! {
+        turn = reign => turn,
+        turn = told => turn,
     }
 }

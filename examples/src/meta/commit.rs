@@ -9,7 +9,7 @@ use fencing::Guard;
 
 use super::collect::unexpected;
 use super::lead::{Reign, Turn};
-use crate::controls::{Half, is_off};
+use crate::controls::{Half, act, is_off};
 use crate::input::advance;
 use crate::status::Phase;
 use crate::store::{CommitError, Ledger};
@@ -69,6 +69,7 @@ pub async fn commit(
         Holder::Guarded(guard) => Some(guard.permit().map_err(Refused::Guard)?),
         Holder::Unguarded => None,
     };
+    act(ledger.output().folder(), token);
     let committed = ledger.commit(token, manifest).await;
     drop(permit);
     committed.map_err(Refused::Store)

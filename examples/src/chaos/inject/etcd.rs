@@ -8,6 +8,7 @@ use std::time::Duration;
 use rustix::process::Signal;
 
 use super::{Injection, nobody};
+use crate::chaos::arena::Leader;
 use crate::chaos::timeline::Proof;
 use crate::cluster::Program;
 
@@ -22,19 +23,26 @@ impl Injection<'_> {
         let Some(leader) = self.leader().await? else {
             return Ok(nobody());
         };
+        let count = u64::from(self.revoke(&leader).await);
+        Ok((leader.name, Proof::new(count, "leases revoked by etcd")))
+    }
+
+    /// Takes the leadership away; says whether etcd did.
+    pub(super) async fn revoke(&mut self, leader: &Leader) -> bool {
+        self.witness.takes(leader.token);
         let lease = leader.lease;
         let revoked = self
             .arena
             .link
             .call(|mut client| async move { client.lease_revoke(lease).await });
-        let count = u64::from(revoked.await.is_ok());
-        Ok((leader.name, Proof::new(count, "leases revoked by etcd")))
+        revoked.await.is_ok()
     }
 
     pub(super) async fn delete_key(&mut self) -> io::Result<(String, Proof)> {
         let Some(leader) = self.leader().await? else {
             return Ok(nobody());
         };
+        self.witness.takes(leader.token);
         let key = leader.key;
         let deleted = self
             .arena

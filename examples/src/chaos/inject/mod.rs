@@ -1,6 +1,7 @@
 //! Makes one planned fault happen, and proves it.
 
 mod etcd;
+mod orders;
 mod paths;
 mod processes;
 
@@ -15,9 +16,13 @@ use super::network::{Network, Way};
 use super::plan::Planned;
 use super::timeline::{Proof, Record};
 use super::witness::Witness;
+use crate::etcd::EtcdLedger;
 
 /// How long something may take that must come for a fault to happen, say a leader.
 const SOON: Duration = Duration::from_secs(20);
+
+/// How long an input is waited for that begins to be counted.
+const INPUT: Duration = Duration::from_secs(3);
 
 /// How often it is looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -71,6 +76,7 @@ impl Arena {
             Kind::LoseReply => injection.lose_reply().await?,
             Kind::HoldCommit => injection.hold_commit(false).await?,
             Kind::HoldCommitOfDead => injection.hold_commit(true).await?,
+            Kind::LateOrders => injection.late_orders().await?,
         };
         Ok(Record {
             kind: planned.kind,
@@ -108,6 +114,23 @@ impl Injection<'_> {
         }
         self.began = self.witness.now();
         Ok(host)
+    }
+
+    /// Waits until the workers begin to count an input: what happens then happens in the
+    /// middle of their work. Where they count all the time it happens at any time.
+    async fn counting(&mut self) -> io::Result<()> {
+        let deadline = Instant::now() + INPUT;
+        let mut was_idle = false;
+        while Instant::now() < deadline {
+            match EtcdLedger::head(&self.arena.link, &self.arena.keys).await {
+                Ok((head, _)) if head.deltas.is_empty() => was_idle = true,
+                Ok(_) if was_idle => break,
+                _ => {}
+            }
+            self.arena.tend_for(LOOK_EVERY).await?;
+        }
+        self.began = self.witness.now();
+        Ok(())
     }
 }
 

@@ -13,6 +13,9 @@ use crate::chaos::proxy::{Proxy, Trap};
 use crate::chaos::timeline::Proof;
 use crate::etcd::{EtcdLedger, Keys, Link};
 
+/// How often a fault is tried that a busy machine can spoil.
+const TRIES: u32 = 3;
+
 /// How long etcd may take to answer.
 const ANSWER: Duration = Duration::from_secs(5);
 
@@ -30,6 +33,7 @@ impl Injection<'_> {
         ways: &[Way],
     ) -> io::Result<(String, Proof)> {
         let host = self.worker().await?;
+        self.counting().await?;
         self.cut(host.name, networks, ways).await
     }
 
@@ -102,13 +106,36 @@ impl Injection<'_> {
 
     /// The next commit lands, and its answer is lost.
     pub(super) async fn lose_reply(&mut self) -> io::Result<(String, Proof)> {
-        let lost = self.arena.proxy.lost();
+        let mut revision = None;
+        for _ in 0..TRIES {
+            revision = self.lose_one().await?;
+            if revision.is_some() {
+                break;
+            }
+        }
+        let at = revision.map_or_else(String::new, |at| format!(" at revision {at}"));
+        let what = format!("commits landed{at} whose answer was lost");
+        let proof = Proof::new(u64::from(revision.is_some()), what);
+        Ok(("etcd".to_owned(), proof))
+    }
+
+    /// Returns the revision at which a commit landed whose answer was lost, if it was seen
+    /// before the leader could make another attempt.
+    async fn lose_one(&mut self) -> io::Result<Option<i64>> {
+        let (lost, made) = (self.arena.proxy.lost(), self.arena.proxy.commits());
         self.spring(Trap::LoseReply).await?;
+        // It is in the trap: this is what it will replace.
+        let before = head(self.arena.link.clone(), self.arena.keys.clone()).await;
+        let passed = self.arena.proxy.commits();
+        self.arena.proxy.release();
+        let ask =
+            |link, keys| async move { head(link, keys).await.filter(|now| Some(*now) > before) };
+        let landed = self.arena.tend_until(ANSWER, ask).await?;
+        let is_alone = passed > made && self.arena.proxy.commits() == passed;
         self.tend_while(ANSWER, |proxy| proxy.lost() == lost)
             .await?;
-        let lost = self.arena.proxy.lost() - lost;
-        let proof = Proof::new(lost, "answers of etcd lost");
-        Ok(("etcd".to_owned(), proof))
+        let is_lost = self.arena.proxy.lost() > lost;
+        Ok(landed.filter(|_| before.is_some() && is_alone && is_lost))
     }
 
     /// The next commit arrives after those that follow it, or after its leader's death.
@@ -136,7 +163,7 @@ impl Injection<'_> {
     }
 
     /// Waits until a commit has gone into the trap.
-    async fn spring(&mut self, trap: Trap) -> io::Result<()> {
+    pub(super) async fn spring(&mut self, trap: Trap) -> io::Result<()> {
         let before = self.arena.proxy.trapped();
         self.arena.proxy.set(trap);
         self.tend_while(SOON, |proxy| proxy.trapped() == before)

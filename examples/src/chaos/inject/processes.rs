@@ -8,6 +8,7 @@ use rustix::process::Signal;
 
 use super::{Injection, nobody};
 use crate::chaos::arena::Arena;
+use crate::chaos::proxy::Trap;
 use crate::chaos::timeline::Proof;
 
 /// How long the kernel may take to stop each thread of a process.
@@ -28,11 +29,16 @@ impl Injection<'_> {
         Ok((host.name, proof))
     }
 
-    /// A leader that stands still beyond its lease: the kernel ends it meanwhile.
+    /// A leader that stands still beyond its lease, in the middle of a commit: the kernel
+    /// ends it meanwhile.
     pub(super) async fn freeze_leader(&mut self) -> io::Result<(String, Proof)> {
+        self.spring(Trap::LoseReply).await?;
         let Some(leader) = self.leader().await? else {
+            self.arena.proxy.release();
             return Ok(nobody());
         };
+        self.signal(&leader.name, Signal::STOP);
+        self.arena.proxy.release();
         let stopped = self.freeze(&leader.name).await?;
         // Once it goes on it must have ended, or end now.
         self.arena.tend_for(Duration::from_millis(200)).await?;
@@ -62,10 +68,14 @@ impl Injection<'_> {
         let stopped = stopped_threads(pid);
         self.arena.tend_for(self.planned.hold).await?;
         // A process that was started in its place meanwhile goes on as it is.
-        if let Some(process) = self.arena.fleet.member(name) {
-            process.signal(Signal::CONT);
-        }
+        self.signal(name, Signal::CONT);
         Ok(stopped)
+    }
+
+    fn signal(&mut self, name: &str, signal: Signal) {
+        if let Some(process) = self.arena.fleet.member(name) {
+            process.signal(signal);
+        }
     }
 }
 

@@ -64,6 +64,7 @@ impl Run {
             history: History {
                 commits,
                 violations: Vec::new(),
+                ends: BTreeMap::new(),
             },
             files,
             additions: vec![Addition {

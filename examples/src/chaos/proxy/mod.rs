@@ -40,9 +40,10 @@ pub enum Trap {
     /// It passes.
     #[default]
     Open,
-    /// It passes, and whatever etcd says on this connection from then on is lost.
+    /// Once it is released it passes, and whatever etcd says on this connection is lost.
     LoseReply,
-    /// It stays here until it is released.
+    /// Once it is released it passes, without what its client has sent since, and its
+    /// connection ends.
     Hold,
 }
 
@@ -57,7 +58,9 @@ pub struct Proxy {
 struct Shared {
     marks: [Vec<u8>; 2],
     trap: Mutex<Trap>,
-    /// Commits that went into a trap.
+    /// Commits that came here.
+    commits: AtomicU64,
+    /// Those of them that went into a trap.
     trapped: AtomicU64,
     /// Answers of etcd that were lost.
     lost: AtomicU64,
@@ -80,6 +83,7 @@ impl Proxy {
         let shared = Arc::new(Shared {
             marks: [keys.election() + "/", keys.head()].map(String::into_bytes),
             trap: Mutex::default(),
+            commits: AtomicU64::new(0),
             trapped: AtomicU64::new(0),
             lost: AtomicU64::new(0),
             answered: AtomicU64::new(0),
@@ -97,6 +101,12 @@ impl Proxy {
     /// Releases what is held up.
     pub fn release(&self) {
         self.shared.released.send_modify(|number| *number += 1);
+    }
+
+    /// Returns how many commits came here, repeated ones too.
+    #[must_use]
+    pub fn commits(&self) -> u64 {
+        self.shared.commits.load(Relaxed)
     }
 
     /// Returns how many commits went into a trap.
@@ -133,12 +143,15 @@ impl Shared {
 
     /// Takes the trap, if one is set and this is a commit.
     fn trapped(&self, bytes: &[u8]) -> Trap {
-        let mut trap = self.trap();
-        if *trap == Trap::Open || !self.marks.iter().all(|mark| has(bytes, mark)) {
+        if !self.marks.iter().all(|mark| has(bytes, mark)) {
             return Trap::Open;
         }
-        self.trapped.fetch_add(1, Relaxed);
-        std::mem::take(&mut *trap)
+        self.commits.fetch_add(1, Relaxed);
+        let trap = std::mem::take(&mut *self.trap());
+        if trap != Trap::Open {
+            self.trapped.fetch_add(1, Relaxed);
+        }
+        trap
     }
 
     /// Waits for what etcd says to a request that was held up; it is lost as well.
@@ -212,6 +225,8 @@ async fn upward(
             Trap::Open => server.write_all(&buffer[..n]).await?,
             Trap::LoseReply => {
                 losing.send_replace(true);
+                released.mark_unchanged();
+                let _ = released.changed().await;
                 server.write_all(&buffer[..n]).await?;
             }
             Trap::Hold => {
