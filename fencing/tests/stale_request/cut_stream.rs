@@ -2,42 +2,36 @@
 //! limit that keeps a higher token waiting: with streams of tonic on a real connection.
 
 use std::convert::Infallible;
-use std::future::{Future, pending};
-use std::pin::{Pin, pin};
+use std::future::pending;
+use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll};
 
 use fencing::tonic::{ChannelLayer, FencedChannel, rejection};
 use fencing::tower::{ClientLayer, Reason, ServerLayer};
 use fencing::{Admission, Fence};
 use http::HeaderValue;
 use http::uri::PathAndQuery;
-use tokio::net::TcpListener;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
+use tokio_stream::wrappers::ReceiverStream;
 use tonic::body::Body;
 use tonic::client::Grpc;
-use tonic::server::NamedService;
-use tonic::transport::{Channel, Endpoint, Server};
+use tonic::transport::{Channel, Server};
 use tonic::{Request, Response, Status, Streaming};
-use tonic_prost::ProstCodec;
 use tower::limit::GlobalConcurrencyLimitLayer;
 use tower::util::BoxCloneService;
 use tower::{ServiceExt, service_fn};
 use tower_layer::Layer;
 
 use crate::holder;
+use crate::orders::{Answer, Codec, Orders, Strings, listen};
 use crate::support::{LIMIT, poll_once};
-
-type Codec = ProstCodec<String, String>;
-type Strings = Pin<Box<dyn tokio_stream::Stream<Item = Result<String, Status>> + Send>>;
 
 /// What became of the calls that reached the service.
 #[derive(Clone, Default)]
-struct Orders {
+struct Streams {
     whole: Arc<AtomicUsize>,
     broken: Arc<AtomicUsize>,
     hanging: Arc<AtomicUsize>,
@@ -51,11 +45,7 @@ impl Drop for Hanging {
     }
 }
 
-impl NamedService for Orders {
-    const NAME: &'static str = "shop.Orders";
-}
-
-impl Orders {
+impl Streams {
     /// Counts whether the stream of a request came to its end.
     async fn take(self, mut orders: Streaming<String>) -> Result<Response<String>, Status> {
         loop {
@@ -72,7 +62,9 @@ impl Orders {
             }
         }
     }
+}
 
+impl Answer for Streams {
     async fn answer(self, request: http::Request<Body>) -> http::Response<Body> {
         let mut server = tonic::server::Grpc::new(Codec::default());
         match request.uri().path() {
@@ -98,24 +90,9 @@ impl Orders {
     }
 }
 
-impl tower::Service<http::Request<Body>> for Orders {
-    type Response = http::Response<Body>;
-    type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
-        let orders = self.clone();
-        Box::pin(async { Ok(orders.answer(request).await) })
-    }
-}
-
 struct World {
     fence: Fence,
-    orders: Orders,
+    orders: Streams,
     holder: holder::World,
     client: Grpc<FencedChannel<FencedChannel<Channel>>>,
     stop: Option<oneshot::Sender<()>>,
@@ -132,19 +109,17 @@ impl World {
     /// A server behind two layers of one fence, as where one is before all services and one
     /// before this; and a client behind two of one guard.
     async fn new() -> Self {
-        let (fence, orders, holder) = (Fence::new(), Orders::default(), holder::World::new());
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
+        let (fence, orders, holder) = (Fence::new(), Streams::default(), holder::World::new());
+        let (incoming, endpoint) = listen().await;
         let fenced = ServerLayer::new(fence.clone());
         let (stop, stopped) = oneshot::channel::<()>();
         let serving = Server::builder()
             .layer(fenced.clone())
-            .add_service(fenced.layer(orders.clone()))
-            .serve_with_incoming_shutdown(TcpListenerStream::new(listener), async {
+            .add_service(fenced.layer(Orders(orders.clone())))
+            .serve_with_incoming_shutdown(incoming, async {
                 let _ = stopped.await;
             });
         let server = tokio::spawn(async { serving.await.unwrap() });
-        let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap();
         let channel = endpoint.connect().await.unwrap();
         let layer = ChannelLayer::new(ClientLayer::new(holder.guard.clone()));
         Self {

@@ -1,59 +1,38 @@
 //! Hunts a gRPC call that slips past the fence, with a client and a server of tonic on a
 //! real connection.
 
-use std::convert::Infallible;
-use std::future::{Future, Ready, ready};
-use std::pin::Pin;
+use std::future::{Ready, ready};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::task::{Context, Poll};
 
 use fencing::tonic::{ChannelLayer, FencedChannel, rejection};
 use fencing::tower::{CallError, ClientLayer, Reason, ServerLayer};
 use fencing::{Admission, Fence, Guard, Policy, Watchdog, WatchdogConfig, boot_time};
 use http::uri::PathAndQuery;
-use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
-use tokio_stream::wrappers::TcpListenerStream;
-use tokio_stream::{Stream, StreamExt, pending};
+use tokio_stream::{StreamExt, pending};
 use tonic::body::Body;
 use tonic::client::Grpc;
-use tonic::server::NamedService;
-use tonic::transport::{Channel, Endpoint, Server};
+use tonic::transport::{Channel, Server};
 use tonic::{Code, Request, Response, Status, Streaming};
-use tonic_prost::ProstCodec;
 use tower::service_fn;
 use tower_layer::Layer;
 
+use crate::orders::{Answer, Codec, Orders, Strings, listen};
 use crate::support::LIMIT;
-
-type Codec = ProstCodec<String, String>;
-type Strings = Pin<Box<dyn Stream<Item = Result<String, Status>> + Send>>;
 
 /// A service with one call and two streams, which counts what reaches it.
 #[derive(Clone, Default)]
-struct Orders {
+struct Counted {
     reached: Arc<AtomicUsize>,
 }
 
-impl NamedService for Orders {
-    const NAME: &'static str = "shop.Orders";
-}
-
-impl tower::Service<http::Request<Body>> for Orders {
-    type Response = http::Response<Body>;
-    type Error = Infallible;
-    type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Infallible>> + Send>>;
-
-    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
-        Poll::Ready(Ok(()))
-    }
-
-    fn call(&mut self, request: http::Request<Body>) -> Self::Future {
+impl Answer for Counted {
+    async fn answer(self, request: http::Request<Body>) -> http::Response<Body> {
         self.reached.fetch_add(1, Ordering::SeqCst);
         let stream: Strings = match request.uri().path() {
-            "/shop.Orders/Put" => return Box::pin(put(request)),
+            "/shop.Orders/Put" => return put(request).await,
             // First one message, then none.
             "/shop.Orders/Watch" => Box::pin(tokio_stream::once(Ok("one".into())).chain(pending())),
             // More than any window holds.
@@ -61,18 +40,16 @@ impl tower::Service<http::Request<Body>> for Orders {
                 Ok("x".repeat(10_000))
             }))),
         };
-        Box::pin(async {
-            let mut stream = Some(stream);
-            let watch = service_fn(move |_: Request<String>| {
-                ready(Ok::<_, Status>(Response::new(stream.take().unwrap())))
-            });
-            let mut server = tonic::server::Grpc::new(Codec::default());
-            Ok(server.server_streaming(watch, request).await)
-        })
+        let mut stream = Some(stream);
+        let watch = service_fn(move |_: Request<String>| {
+            ready(Ok::<_, Status>(Response::new(stream.take().unwrap())))
+        });
+        let mut server = tonic::server::Grpc::new(Codec::default());
+        server.server_streaming(watch, request).await
     }
 }
 
-async fn put(request: http::Request<Body>) -> Result<http::Response<Body>, Infallible> {
+async fn put(request: http::Request<Body>) -> http::Response<Body> {
     let put = service_fn(|request: Request<String>| -> Ready<Result<_, Status>> {
         let admission = request.extensions().get::<Arc<Admission>>();
         let token = admission.map_or(0, |admission| admission.token().number());
@@ -81,9 +58,9 @@ async fn put(request: http::Request<Body>) -> Result<http::Response<Body>, Infal
             request.get_ref()
         ))))
     });
-    Ok(tonic::server::Grpc::new(Codec::default())
+    tonic::server::Grpc::new(Codec::default())
         .unary(put, request)
-        .await)
+        .await
 }
 
 /// A server on a free port, stopped with the test.
@@ -102,16 +79,14 @@ impl Drop for World {
 
 impl World {
     async fn new() -> Self {
-        let (fence, orders) = (Fence::new(), Orders::default());
+        let (fence, orders) = (Fence::new(), Counted::default());
         let reached = Arc::clone(&orders.reached);
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap();
-        let fenced = ServerLayer::new(fence.clone()).layer(orders);
+        let (incoming, endpoint) = listen().await;
+        let fenced = ServerLayer::new(fence.clone()).layer(Orders(orders));
         let serving = Server::builder()
             .add_service(fenced)
-            .serve_with_incoming(TcpListenerStream::new(listener));
+            .serve_with_incoming(incoming);
         let server = tokio::spawn(async { serving.await.unwrap() });
-        let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap();
         let channel = endpoint.connect().await.unwrap();
         Self {
             fence,

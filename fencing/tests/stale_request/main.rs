@@ -14,6 +14,8 @@ mod holder;
 mod joined_raise;
 #[cfg(all(feature = "tower", feature = "test-util"))]
 mod late_request;
+#[cfg(feature = "tonic")]
+mod orders;
 mod panicking_waker;
 mod racing_gate;
 #[cfg(all(feature = "tower", feature = "test-util"))]
