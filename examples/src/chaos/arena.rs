@@ -5,14 +5,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use etcd_client::GetOptions;
 use tokio::time::{Instant, sleep};
 
 use super::fault::Limits;
 use super::network::{ETCD_HOST, Networks};
 use super::proxy::Proxy;
 use crate::cluster::{EtcdServer, Fleet, Plan};
-use crate::etcd::{Keys, Link};
+use crate::etcd::{Keys, Link, first_candidate};
 use crate::store::Output;
 
 /// How often processes that have ended are looked for.
@@ -271,11 +270,7 @@ impl Arena {
 
 /// Returns who leads, as far as etcd can be reached.
 pub(super) async fn leader(link: Link, keys: Keys) -> Option<Leader> {
-    let prefix = keys.election() + "/";
-    let options = Some(GetOptions::new().with_prefix());
-    let found = link.call(|mut client| async move { client.get(prefix, options).await });
-    let found = found.await.ok()?;
-    let first = found.kvs().iter().min_by_key(|kv| kv.create_revision())?;
+    let first = first_candidate(&link, &keys).await.ok()??;
     Some(Leader {
         name: first.value_str().ok()?.to_owned(),
         key: first.key().to_vec(),

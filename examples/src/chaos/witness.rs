@@ -7,11 +7,11 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use etcd_client::KeyValue;
+use etcd_client::{GetResponse, KeyValue};
 use fencing::boot_time;
 use tokio::time::{Instant, sleep};
 
-use crate::etcd::{Keys, Link};
+use crate::etcd::{Keys, Link, Unreachable};
 
 /// How often it looks.
 const EVERY: Duration = Duration::from_millis(20);
@@ -73,11 +73,7 @@ impl Witness {
     }
 
     async fn look(&self) {
-        let key = self.keys.head();
-        let read = self
-            .link
-            .call(|mut client| async move { client.get(key, None).await });
-        let Ok(read) = read.await else {
+        let Ok(read) = self.read().await else {
             return;
         };
         // After the answer: what it shows has happened by then.
@@ -91,6 +87,15 @@ impl Witness {
         if revision > seen.revisions.last().map_or(0, |(last, _)| *last) {
             seen.revisions.push((revision, since_boot));
         }
+    }
+
+    /// Reads the chain's head, and with it etcd's revision.
+    async fn read(&self) -> Result<GetResponse, Unreachable> {
+        let key = self.keys.head();
+        let read = self
+            .link
+            .call(|mut client| async move { client.get(key, None).await });
+        read.await
     }
 
     /// Takes note that a leader's lease is about to be taken away: it may rely on what it
@@ -153,14 +158,8 @@ impl Witness {
     ///
     /// Cancel safe: it only reads.
     pub async fn revision(&self) -> i64 {
-        let key = self.keys.head();
-        let read = self
-            .link
-            .call(|mut client| async move { client.get(key, None).await });
-        let now = read
-            .await
-            .ok()
-            .and_then(|read| Some(read.header()?.revision()));
+        let read = self.read().await.ok();
+        let now = read.and_then(|read| Some(read.header()?.revision()));
         now.unwrap_or_else(|| self.seen().last.map_or(0, |(revision, _)| revision))
     }
 

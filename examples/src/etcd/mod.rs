@@ -8,6 +8,7 @@
 //! | a leader looks at workers and requests | `board` | `workers/`, `requests/` |
 //! | a user asks for something and waits for the answer | `errand` | `requests/<id>`, `answers/<id>` |
 //! | a leader tells what it does | `bulletin` | `status` |
+//! | who leads | `queue` | `leader/` |
 //! | a leader has workers remove what was never committed | `sweep` | |
 //! | after etcd was rebuilt, the chain comes back | `restore` | `head`, `chain/` |
 //! | what happened, from etcd's own history | `history` | all of them |
@@ -21,6 +22,7 @@ mod history;
 mod keys;
 mod ledger;
 mod link;
+mod queue;
 mod registration;
 mod restore;
 mod sweep;
@@ -32,5 +34,6 @@ pub use history::{Commit, History};
 pub use keys::Keys;
 pub use ledger::EtcdLedger;
 pub use link::{Link, Unreachable};
+pub use queue::first_candidate;
 pub use registration::{Ended, Registration};
 pub use restore::restore;

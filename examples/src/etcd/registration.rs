@@ -114,7 +114,7 @@ impl Registration {
     pub async fn keep(&mut self) -> Ended {
         while self.written_at == 0 {
             // A life that begins replaces whatever is there.
-            if let Err(error) = self.put(None, None).await {
+            if let Err(error) = self.put(vec![], vec![]).await {
                 tracing::warn!(%error, "cannot register yet");
                 tokio::time::sleep(AGAIN).await;
             }
@@ -186,7 +186,7 @@ impl Registration {
         // Also where somebody has removed the key by hand.
         let is_missing = Compare::create_revision(self.key.clone(), CompareOp::Equal, 0);
         let found = TxnOp::get(self.key.clone(), None);
-        let response = self.put(Some(is_missing), Some(found)).await?;
+        let response = self.put(vec![is_missing], vec![found]).await?;
         let found = reads(&response).next();
         let Some(kv) = found.as_ref().and_then(|read| read.kvs().first()) else {
             return Ok(Step::Kept);
@@ -202,20 +202,18 @@ impl Registration {
         }
         // Under a lease that is about to end, or what an older state of etcd has brought back.
         let is_same = Compare::mod_revision(self.key.clone(), CompareOp::Equal, kv.mod_revision());
-        self.put(Some(is_same), None).await?;
+        self.put(vec![is_same], vec![]).await?;
         Ok(Step::Kept)
     }
 
-    /// Writes the entry where `when` holds, else does the other thing.
+    /// Writes the entry where all of `when` holds, else does the other thing.
     async fn put(
         &mut self,
-        when: Option<Compare>,
-        or_else: Option<TxnOp>,
+        when: Vec<Compare>,
+        or_else: Vec<TxnOp>,
     ) -> Result<TxnResponse, Unreachable> {
         let options = PutOptions::new().with_lease(self.lease);
         let put = TxnOp::put(self.key.clone(), self.entry.to_string(), Some(options));
-        let when: Vec<Compare> = when.into_iter().collect();
-        let or_else: Vec<TxnOp> = or_else.into_iter().collect();
         let txn = Txn::new().when(when).and_then([put]).or_else(or_else);
         let response = self.link.txn(txn).await?;
         if response.succeeded() {

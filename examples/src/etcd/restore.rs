@@ -13,16 +13,14 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io;
 
-use etcd_client::{
-    Compare, CompareOp, DeleteOptions, GetOptions, ResponseHeader, SortOrder, SortTarget, Txn,
-    TxnOp,
-};
+use etcd_client::{Compare, CompareOp, DeleteOptions, ResponseHeader, Txn, TxnOp};
 use leader_election::etcd::EtcdElection;
 use prost::Message;
 
 use super::keys::Keys;
 use super::ledger::{EtcdLedger, blocking, link_of, reign, unknown};
 use super::link::Link;
+use super::queue::first_candidate;
 use crate::store::clean::writer_of;
 use crate::store::output::sync_folder;
 use crate::store::{Backup, CommitError, Output, Reign, Saved, StoreError};
@@ -86,7 +84,8 @@ pub async fn restore(
     let backup = Backup::of(&output);
     // First: what a running loop keeps from here on is no sign that etcd lacks it.
     let saved = blocking(move || backup.read().map_err(broken)).await?;
-    let leads = leads(link, keys).await?;
+    let first = first_candidate(link, keys).await.map_err(unknown)?;
+    let leads = first.map(|kv| reign(u64::try_from(kv.create_revision()).unwrap_or(0), kv.key()));
     let (head, revision) = EtcdLedger::head(link, keys).await?;
     if lacks(&saved, &scope, leads.as_ref(), &head).is_none() {
         return Ok("nothing is missing: etcd holds the chain of this folder".to_owned());
@@ -107,19 +106,6 @@ pub async fn restore(
 async fn scope_of(election: &EtcdElection) -> Result<String, CommitError> {
     let scope = election.scope().await;
     scope.map_err(|error| CommitError::Unknown(io::Error::other(error)))
-}
-
-/// Returns who leads, if somebody does.
-async fn leads(link: &Link, keys: &Keys) -> Result<Option<Reign>, CommitError> {
-    let prefix = keys.election() + "/";
-    let options = GetOptions::new()
-        .with_prefix()
-        .with_sort(SortTarget::Create, SortOrder::Ascend)
-        .with_limit(1);
-    let read = link.call(|mut client| async move { client.get(prefix, Some(options)).await });
-    let read = read.await.map_err(unknown)?;
-    let first = read.kvs().first();
-    Ok(first.map(|kv| reign(u64::try_from(kv.create_revision()).unwrap_or(0), kv.key())))
 }
 
 /// Ends a scope whose tokens may have been others': who leads or waits there loses its

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use etcd_client::{Client, GetOptions};
 use examples::cluster::{EtcdServer, Fleet, Plan, Verdict};
-use examples::etcd::{Errand, EtcdLedger, Failed, History, Keys, Link};
+use examples::etcd::{Errand, EtcdLedger, Failed, History, Keys, Link, first_candidate};
 use examples::requests::RequestKind;
 use examples::store::Output;
 use examples::wire::Manifest;
@@ -141,12 +141,8 @@ impl Stage {
 
     /// Waits for a leader of a token above this one; returns its name, key and token.
     pub(crate) async fn leader(&self, above: u64) -> (String, Vec<u8>, u64) {
-        let prefix = self.keys.election() + "/";
         self.until("a leader", || async {
-            let options = GetOptions::new().with_prefix();
-            let mut client = self.client().await;
-            let found = client.get(prefix.clone(), Some(options)).await.ok()?;
-            let first = found.kvs().iter().min_by_key(|kv| kv.create_revision())?;
+            let first = first_candidate(&self.link, &self.keys).await.ok()??;
             let token = u64::try_from(first.create_revision()).unwrap();
             let name = first.value_str().unwrap().to_owned();
             (token > above).then(|| (name, first.key().to_vec(), token))

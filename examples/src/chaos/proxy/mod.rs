@@ -195,7 +195,6 @@ async fn connect(client: TcpStream, etcd: &str, shared: &Shared) -> io::Result<(
     server.set_nodelay(true)?;
     let (client_reads, client_writes) = client.into_split();
     let (server_reads, server_writes) = server.into_split();
-    // Subscribed before anything is held: a release cannot be missed.
     let released = shared.released.subscribe();
     let (losing, loses) = watch::channel(false);
     let up = upward(client_reads, server_writes, shared, released, losing);
@@ -221,17 +220,17 @@ async fn upward(
             }
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
+        // Before the trap says that it has caught one: a release after that is not missed.
+        released.mark_unchanged();
         match shared.trapped(&buffer[..n]) {
             Trap::Open => server.write_all(&buffer[..n]).await?,
             Trap::LoseReply => {
                 losing.send_replace(true);
-                released.mark_unchanged();
                 let _ = released.changed().await;
                 server.write_all(&buffer[..n]).await?;
             }
             Trap::Hold => {
                 losing.send_replace(true);
-                released.mark_unchanged();
                 let mut held = buffer[..n].to_vec();
                 // What the client says later, that it gave up for one, is lost.
                 while let Ok(Ok(n @ 1..)) = timeout(REST, client.read(&mut buffer)).await {
