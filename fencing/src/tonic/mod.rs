@@ -50,6 +50,9 @@ pub struct ChannelLayer {
 }
 
 /// The service that [`ChannelLayer`] makes: what generated clients take for a channel.
+///
+/// Where the guard refuses, each call fails with the status of its [`CallError`]; being ready
+/// does not.
 #[derive(Clone, Debug)]
 pub struct FencedChannel<S> {
     inner: S,
@@ -90,7 +93,11 @@ where
     type Future = Pin<Box<dyn Future<Output = Result<Self::Response, Status>> + Send>>;
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), Status>> {
-        self.layer.check()?;
+        // Refused for good: `call` says so, without the inner service. Generated clients keep
+        // only the text of an error from here, and make it `UNKNOWN`.
+        if self.layer.check().is_err() {
+            return Poll::Ready(Ok(()));
+        }
         let ready = self.inner.poll_ready(cx);
         ready.map_err(|error| Status::from_error(error.into()))
     }

@@ -31,7 +31,8 @@ use crate::tower::{BoxError, SCOPE_HEADER, TOKEN_HEADER, timeout};
 /// by the cancel point too.
 ///
 /// Waiting for the service to be ready (`poll_ready`) has no limit of its own: use
-/// [`Guard::run`] around both if the service may stay busy.
+/// [`Guard::run`] around both if the service may stay busy. From the cancel point on
+/// `poll_ready` itself is an error, for good.
 #[derive(Clone)]
 pub struct ClientLayer {
     guard: Guard,

@@ -35,7 +35,8 @@ pub enum Reason {
 
 /// The answer of a fence that did not admit a request.
 ///
-/// Its `Display` is the text that the answer carries.
+/// Its `Display` is the text that the answer carries; of one that was read from an answer, it
+/// is the reason only.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rejection {
     reason: Reason,

@@ -1,7 +1,7 @@
 //! Hunts a gRPC call that slips past the fence, with a client and a server of tonic on a
 //! real connection.
 
-use std::future::{Ready, ready};
+use std::future::{self, Ready};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -42,7 +42,7 @@ impl Answer for Counted {
         };
         let mut stream = Some(stream);
         let watch = service_fn(move |_: Request<String>| {
-            ready(Ok::<_, Status>(Response::new(stream.take().unwrap())))
+            future::ready(Ok::<_, Status>(Response::new(stream.take().unwrap())))
         });
         let mut server = tonic::server::Grpc::new(Codec::default());
         server.server_streaming(watch, request).await
@@ -53,7 +53,7 @@ async fn put(request: http::Request<Body>) -> http::Response<Body> {
     let put = service_fn(|request: Request<String>| -> Ready<Result<_, Status>> {
         let admission = request.extensions().get::<Arc<Admission>>();
         let token = admission.map_or(0, |admission| admission.token().number());
-        ready(Ok(Response::new(format!(
+        future::ready(Ok(Response::new(format!(
             "{} under {token}",
             request.get_ref()
         ))))
@@ -109,8 +109,14 @@ fn guard(token: u64) -> (Watchdog, Guard) {
     (watchdog, guard)
 }
 
+/// Waits as generated clients do, which keep the text of an error only.
+async fn ready(client: &mut Grpc<FencedChannel<Channel>>) -> Result<(), Status> {
+    let ready = client.ready().await;
+    ready.map_err(|error| Status::unknown(format!("Service was not ready: {error}")))
+}
+
 async fn put_by(client: &mut Grpc<FencedChannel<Channel>>, text: &str) -> Result<String, Status> {
-    client.ready().await?;
+    ready(client).await?;
     let path = PathAndQuery::from_static("/shop.Orders/Put");
     let call = client.unary(Request::new(text.to_owned()), path, Codec::default());
     let answer = timeout(LIMIT, call).await.expect("an answer")?;
@@ -121,7 +127,7 @@ async fn stream_by(
     client: &mut Grpc<FencedChannel<Channel>>,
     path: &'static str,
 ) -> Result<Streaming<String>, Status> {
-    client.ready().await?;
+    ready(client).await?;
     let path = PathAndQuery::from_static(path);
     let call = client.server_streaming(Request::new(String::new()), path, Codec::default());
     let answer = timeout(LIMIT, call).await.expect("an answer")?;
@@ -159,6 +165,24 @@ async fn a_stale_call_is_refused_with_what_was_seen_and_trips_its_guard() {
     );
     assert!(fencing::tonic::rejection(&status).is_none());
     assert!(new.check().is_ok());
+}
+
+#[tokio::test]
+async fn a_token_that_no_fence_admits_is_a_failed_precondition_of_each_call() {
+    let world = World::new().await;
+    let (_watchdog, guard) = guard(1);
+    let layer = ClientLayer::new(guard).with_scope("x".repeat(129));
+    let mut client = world.client(layer);
+    for _ in 0..2 {
+        let status = put_by(&mut client, "a").await.unwrap_err();
+        assert_eq!(status.code(), Code::FailedPrecondition, "{status:?}");
+        let source = std::error::Error::source(&status).unwrap();
+        assert!(
+            matches!(source.downcast_ref(), Some(CallError::Invalid(_))),
+            "{source}"
+        );
+    }
+    assert_eq!(world.reached.load(Ordering::SeqCst), 0);
 }
 
 #[tokio::test]
