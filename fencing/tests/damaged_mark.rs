@@ -118,6 +118,13 @@ fn a_path_that_can_hold_no_mark_is_refused_and_says_what_to_do() {
         (at("file/orders.mark"), "its folder is a file"),
         (at(".."), "name a file"),
         ("".into(), "name a file"),
+        // Else a file of this name would be made, and not be found again by it.
+        (at("new/"), "it ends as a folder does"),
+        (at("new/."), "it ends as a folder does"),
+        (at("file/"), "it ends as a folder does"),
+        // Names that a fence beside it would take for its own.
+        (at("orders.mark.tmp"), "its name ends with .tmp"),
+        (at("orders.mark.lock"), "its name ends with .lock"),
         #[cfg(unix)]
         (at("link"), "it is a link that leads nowhere"),
         #[cfg(unix)]

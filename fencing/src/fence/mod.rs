@@ -75,6 +75,7 @@ impl Fence {
     /// last [`Admission`] of this fence are dropped, and until a write that then still
     /// runs has ended. Use a local file system: on network ones the lock may not hold.
     ///
+    /// Beside it lie `<path>.lock` and, for a moment, `<path>.tmp`, so no mark has such a name.
     /// One path for one mark: by a hard link of the file it is another fence. After a
     /// `fork` the fence stays the parent's: in the child it stores nothing, so that no
     /// higher token is admitted there.

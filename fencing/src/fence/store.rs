@@ -9,6 +9,17 @@ use crate::fence::error::OpenError;
 use crate::fence::lock::FileLock;
 use crate::fence::mark::{MAX_FILE_LEN, Mark};
 
+/// Ends of the names of the files beside a mark, which no mark may have, and what is said
+/// of one that has.
+const LOCK: (&str, &str) = (
+    ".lock",
+    "its name ends with .lock, as that of another mark's lock; name it otherwise",
+);
+const TEMPORARY: (&str, &str) = (
+    ".tmp",
+    "its name ends with .tmp, as that of another mark's next version; name it otherwise",
+);
+
 /// A file that holds a mark, locked for this process.
 #[derive(Debug)]
 pub(super) struct Store {
@@ -26,7 +37,16 @@ impl Store {
     /// process had renamed but not yet made durable becomes so before it counts.
     pub(super) fn open(given: &Path) -> Result<(Self, Mark), OpenError> {
         let (path, folder) = resolve(given)?;
-        let lock = lock(beside(&path, ".lock"))?;
+        for suffix in [LOCK, TEMPORARY] {
+            if path
+                .as_os_str()
+                .as_encoded_bytes()
+                .ends_with(suffix.0.as_bytes())
+            {
+                return Err(bad(&path, suffix.1));
+            }
+        }
+        let lock = lock(beside(&path, LOCK.0))?;
         let store = Self { path, folder, lock };
         let mark = store.read()?;
         match store.save(&mark) {
@@ -39,7 +59,7 @@ impl Store {
     /// old or the new mark at all times, and the new one when this returns.
     pub(super) fn save(&self, mark: &Mark) -> io::Result<()> {
         self.lock.verify()?;
-        let temporary = beside(&self.path, ".tmp");
+        let temporary = beside(&self.path, TEMPORARY.0);
         self.write(&temporary, mark).map_err(|error| {
             let path = temporary.display();
             io::Error::new(error.kind(), format!("cannot put {path} in place: {error}"))
@@ -83,13 +103,15 @@ impl Store {
 /// Finds the file itself and its folder, so that two names of one file (a link, a
 /// relative path) meet at one lock.
 fn resolve(given: &Path) -> Result<(PathBuf, PathBuf), OpenError> {
-    let bad = |problem| OpenError::BadPath {
-        path: given.to_owned(),
-        problem,
-    };
+    let bad = |problem| bad(given, problem);
     let Some(name) = given.file_name() else {
         return Err(bad("name a file"));
     };
+    // Such a name would make a file here that is not found by it again.
+    let text = given.as_os_str().as_encoded_bytes();
+    if !text.ends_with(name.as_encoded_bytes()) && !given.is_dir() {
+        return Err(bad("it ends as a folder does; name a file"));
+    }
     match given.symlink_metadata() {
         Ok(_) => {
             let Ok(path) = given.canonicalize() else {
@@ -136,12 +158,17 @@ fn lock(path: PathBuf) -> Result<FileLock, OpenError> {
         && !found.is_file()
     {
         let problem = "it is in the place of the lock and no regular file; remove it";
-        return Err(OpenError::BadPath { path, problem });
+        return Err(bad(&path, problem));
     }
     FileLock::acquire(path.clone()).map_err(|error| match error.kind() {
         io::ErrorKind::WouldBlock => OpenError::Locked { path },
         _ => failed("lock", &path, error),
     })
+}
+
+fn bad(path: &Path, problem: &'static str) -> OpenError {
+    let path = path.to_owned();
+    OpenError::BadPath { path, problem }
 }
 
 /// Names a file in the same folder, hence on the same file system.
