@@ -145,8 +145,12 @@ impl CandidateId {
         self.0
     }
 
+    /// From the system: a generator of the process may be seeded, or be copied by a fork,
+    /// and two candidates of one id would hold one lease.
     pub(crate) fn random() -> Self {
-        Self(fastrand::u64(1..1 << 63))
+        let mut bytes = [0; 8];
+        getrandom::fill(&mut bytes).expect("the system has a source of randomness");
+        Self((u64::from_le_bytes(bytes) >> 1).max(1))
     }
 }
 

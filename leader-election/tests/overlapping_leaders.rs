@@ -4,7 +4,9 @@ mod support;
 
 use std::time::Duration;
 
-use leader_election::{Election, ElectionConfig, Leadership, MemoryStore, simulated_time};
+use leader_election::{
+    Election, ElectionConfig, Leadership, MemoryElection, MemoryStore, simulated_time,
+};
 use support::{Call, Trouble, Wire, secs};
 use tokio::sync::mpsc;
 
@@ -136,4 +138,18 @@ fn a_hundred_leaders_in_a_row_never_overlap() {
 #[test]
 fn a_seed_replays_the_same_leaders_at_the_same_times() {
     assert_eq!(replay(7), replay(7));
+}
+
+/// As two processes do that were forked, or that seed their generator alike.
+#[tokio::test(start_paused = true)]
+async fn candidates_with_equal_random_numbers_hold_places_of_their_own() {
+    let election = MemoryElection::new(ElectionConfig::for_ttl(TTL), 1);
+    fastrand::seed(7);
+    let first = election.campaign(b"1").await.expect("the queue is empty");
+    fastrand::seed(7);
+    let mut second = election.campaign(b"2");
+    let early = tokio::time::timeout(TTL, &mut second).await;
+    assert!(early.is_err() && first.is_valid());
+    first.resign().await;
+    assert!(second.await.expect("its turn").token() > first.token());
 }
