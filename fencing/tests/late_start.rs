@@ -174,7 +174,7 @@ fn run_drops_its_future_at_the_cancel_point() {
     assert_eq!((lost.token(), lost.state()), (7, GuardState::Closing));
     assert_eq!(
         lost.to_string(),
-        "work under token 7 was stopped: its guard is closing"
+        "work under token 7 was stopped: its guard is closing, by its cancel point or by finish"
     );
 }
 

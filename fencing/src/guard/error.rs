@@ -65,7 +65,7 @@ impl Stopped {
 fn describe(state: GuardState) -> &'static str {
     match state {
         GuardState::Live => "live",
-        GuardState::Closing => "closing",
+        GuardState::Closing => "closing, by its cancel point or by finish",
         GuardState::Finished => "finished",
         GuardState::Lost => "lost",
     }

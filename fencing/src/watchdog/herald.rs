@@ -4,10 +4,17 @@
 //! reads. So neither runs on the watchdog's thread, which waits for this one only for a
 //! bounded time.
 
+#[cfg(unix)]
+use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::Duration;
+
+#[cfg(unix)]
+use rustix::event::{PollFd, PollFlags, poll};
+#[cfg(unix)]
+use rustix::io::Errno;
 
 use crate::alarm::Alarm;
 use crate::clock::boot_time;
@@ -100,20 +107,66 @@ fn run(slot: &Slot, desk: &Desk) {
 
 /// Writes past the lock of the standard library's stderr, whose holder may be stopped.
 #[cfg(unix)]
-fn write(mut bytes: &[u8]) {
+fn write(bytes: &[u8]) {
+    // The standard descriptor is never closed by this process's own libraries; where the
+    // user has closed it the write fails.
+    write_to(rustix::stdio::stderr(), bytes);
+}
+
+/// Waits for a reader, as long as the process lives: a pipe that is full says so, where
+/// somebody who shares it has made it non-blocking.
+#[cfg(unix)]
+fn write_to(fd: BorrowedFd<'_>, mut bytes: &[u8]) {
     while !bytes.is_empty() {
-        // SAFETY of the descriptor: the standard one is never closed by this process's
-        // own libraries; where the user has closed it the write fails.
-        match rustix::io::write(rustix::stdio::stderr(), bytes) {
-            Ok(0) | Err(_) => return,
-            Ok(written) => bytes = &bytes[written..],
+        match rustix::io::write(fd, bytes) {
+            Ok(written) if written > 0 => bytes = &bytes[written..],
+            Err(Errno::INTR) => {}
+            Err(Errno::AGAIN) => match poll(&mut [PollFd::new(&fd, PollFlags::OUT)], None) {
+                Ok(_) | Err(Errno::INTR) => {}
+                Err(_) => return,
+            },
+            Ok(_) | Err(_) => return,
         }
     }
 }
 
 #[cfg(not(unix))]
 fn write(bytes: &[u8]) {
-    use std::io::Write;
+    use std::io::{self, Write};
 
     let _ = io::stderr().write_all(bytes);
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::io::{self, Read, Write};
+    use std::os::fd::AsFd;
+    use std::sync::mpsc;
+
+    use rustix::fs::{OFlags, fcntl_setfl};
+
+    use super::*;
+
+    #[test]
+    fn a_full_pipe_that_does_not_block_is_waited_for() {
+        let (mut reader, mut writer) = io::pipe().unwrap();
+        fcntl_setfl(&writer, OFlags::NONBLOCK).unwrap();
+        let full = loop {
+            if let Err(error) = writer.write(b"x") {
+                break error.kind();
+            }
+        };
+        assert_eq!(full, io::ErrorKind::WouldBlock);
+        let (done, is_done) = mpsc::channel();
+        let said = thread::spawn(move || {
+            write_to(writer.as_fd(), b"last words");
+            done.send(()).unwrap();
+        });
+        let early = is_done.recv_timeout(Duration::from_millis(100));
+        assert_eq!(early, Err(mpsc::RecvTimeoutError::Timeout));
+        let mut all = String::new();
+        reader.read_to_string(&mut all).unwrap();
+        said.join().unwrap();
+        assert_eq!(all.trim_start_matches('x'), "last words");
+    }
 }
