@@ -33,6 +33,10 @@ pub trait Election: Send + Sync + 'static {
     /// the credentials. [`ErrorKind::Unavailable`](crate::ErrorKind::Unavailable)
     /// when the runtime is shut down meanwhile.
     ///
+    /// # Panics
+    ///
+    /// On a tokio runtime without timers.
+    ///
     /// # Cancel safety
     ///
     /// Cancel safe at every await: dropping the future withdraws the candidate
@@ -45,7 +49,8 @@ pub trait Election: Send + Sync + 'static {
     /// The receiver shows the present leader first and always the newest;
     /// changes in between may be skipped. `None` means that nobody leads, or
     /// that the store has not answered yet. It never ends on an error of the
-    /// store; it ends when the last handle of this election is dropped.
+    /// store; it ends when the last handle of this election is dropped, and with
+    /// the runtime on which the first one was made.
     ///
     /// What it shows is already past: it is for finding the leader, never for
     /// deciding whether one leads.

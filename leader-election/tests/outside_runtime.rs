@@ -80,6 +80,32 @@ where
     }
 }
 
+/// As tokio says it, to who has built the runtime: not in a task that nobody looks at.
+#[test]
+#[should_panic(expected = "timers are disabled")]
+fn a_runtime_without_timers_is_told_to_the_caller() {
+    let election = MemoryElection::new(config(), 1);
+    let runtime = Builder::new_current_thread().build().unwrap();
+    drop(runtime.block_on(election.campaign(b"a")));
+}
+
+#[test]
+fn observers_end_with_the_runtime_of_the_first_and_others_begin_anew() {
+    let election = MemoryElection::new(config(), 1);
+    let (first, second) = (runtime(), runtime());
+    let mut frozen = first.block_on(async { election.observe() });
+    let leader = second.block_on(election.campaign(b"a")).unwrap();
+    drop(first);
+    assert!(second.block_on(frozen.changed()).is_err(), "it ends");
+
+    let mut seen = second.block_on(async { election.observe() });
+    assert!(!seen.has_changed().unwrap(), "as any new receiver");
+    let shown = seen.borrow_and_update().as_ref().map(|leader| leader.token);
+    assert_eq!(shown, Some(leader.token()));
+    second.block_on(leader.resign());
+    second.block_on(seen.wait_for(Option::is_none)).unwrap();
+}
+
 #[test]
 fn a_runtime_that_is_shut_down_ends_its_leaderships() {
     let election = MemoryElection::new(config(), 1);

@@ -5,7 +5,7 @@ mod observer;
 mod outage;
 mod troubles;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use async_trait::async_trait;
 use tokio::{
@@ -51,7 +51,7 @@ impl<S: Store> StoreElection<S> {
             config: Arc::new(config),
             clock: Clock::boot(),
             name: "".into(),
-            observer: Arc::new(Observer::new()),
+            observer: Arc::default(),
         }
     }
 
@@ -84,10 +84,7 @@ impl<S: Store> StoreElection<S> {
     #[cfg(feature = "test-util")]
     #[cfg_attr(docsrs, doc(cfg(feature = "test-util")))]
     #[must_use]
-    pub fn with_clock(
-        &self,
-        clock: impl Fn() -> std::time::Duration + Send + Sync + 'static,
-    ) -> Self {
+    pub fn with_clock(&self, clock: impl Fn() -> Duration + Send + Sync + 'static) -> Self {
         Self {
             clock: Clock::custom(clock),
             ..self.clone()
@@ -136,6 +133,8 @@ impl<S: Store> Election for StoreElection<S> {
         let runtime = Handle::try_current().map_err(|error| {
             Error::new(ErrorKind::Invalid, "a campaign needs a tokio runtime").with_source(error)
         })?;
+        // Panics here where the runtime has no timers, and not in a task.
+        drop(tokio::time::sleep(Duration::ZERO));
         let (caller, won) = oneshot::channel();
         let candidate = Candidate::new(self.parts(), value.into(), caller);
         // Owned through the channel, then through the leadership: dropping

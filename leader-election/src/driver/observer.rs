@@ -4,12 +4,12 @@ use std::{
     future::poll_fn,
     panic::{AssertUnwindSafe, catch_unwind},
     pin::{Pin, pin},
-    sync::{Arc, Mutex, PoisonError},
+    sync::{Mutex, PoisonError},
     task::{Context, Poll, Waker},
     time::Duration,
 };
 
-use tokio::{sync::watch, task::JoinHandle};
+use tokio::{sync::watch, task::AbortHandle};
 
 use super::{
     Parts,
@@ -22,49 +22,66 @@ const RETRY_CAP: Duration = Duration::from_secs(1);
 const REFUSED_CAP: Duration = Duration::from_secs(60);
 
 /// One task that feeds every receiver; it starts with the first of them and
-/// ends with the election.
-#[derive(Debug)]
+/// ends with the election, or with the runtime that it was started on.
+#[derive(Debug, Default)]
 pub(super) struct Observer {
-    leader: Arc<watch::Sender<Option<Leader>>>,
-    task: Mutex<Option<JoinHandle<()>>>,
+    running: Mutex<Option<Running>>,
+}
+
+/// The sender is the task's: receivers end with it.
+#[derive(Debug)]
+struct Running {
+    leader: watch::Receiver<Option<Leader>>,
+    task: AbortHandle,
 }
 
 // ===== impl Observer =====
 
 impl Observer {
-    pub(super) fn new() -> Self {
-        Self {
-            leader: Arc::new(watch::Sender::new(None)),
-            task: Mutex::new(None),
-        }
-    }
-
     pub(super) fn subscribe(&self, parts: Parts) -> watch::Receiver<Option<Leader>> {
-        let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
-        // It ends by itself only with the runtime that it was started on.
-        if task.as_ref().is_none_or(JoinHandle::is_finished) {
-            let runtime = tokio::runtime::Handle::current();
-            let mut run: Pin<Box<dyn Future<Output = ()> + Send>> =
-                Box::pin(follow(parts, Arc::clone(&self.leader)));
-            // A first poll here lets a store that needs no network show the
-            // present leader in the receiver that is about to be returned.
-            let _ = run.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-            *task = Some(runtime.spawn(run));
-        }
-        self.leader.subscribe()
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        let lives = running
+            .as_ref()
+            .filter(|running| running.leader.has_changed().is_ok());
+        let mut leader = match lives {
+            Some(running) => running.leader.clone(),
+            None => {
+                let new = Running::start(parts);
+                let leader = new.leader.clone();
+                *running = Some(new);
+                leader
+            }
+        };
+        leader.mark_unchanged();
+        leader
     }
 }
 
 impl Drop for Observer {
     fn drop(&mut self) {
-        let task = self.task.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if let Some(task) = task {
-            task.abort();
+        let running = self.running.get_mut();
+        if let Some(running) = running.unwrap_or_else(PoisonError::into_inner) {
+            running.task.abort();
         }
     }
 }
 
-async fn follow(parts: Parts, leader: Arc<watch::Sender<Option<Leader>>>) {
+// ===== impl Running =====
+
+impl Running {
+    fn start(parts: Parts) -> Self {
+        let runtime = tokio::runtime::Handle::current();
+        let (sender, leader) = watch::channel(None);
+        let mut run: Pin<Box<dyn Future<Output = ()> + Send>> = Box::pin(follow(parts, sender));
+        // A first poll here lets a store that needs no network show the
+        // present leader in the receiver that is about to be returned.
+        let _ = run.as_mut().poll(&mut Context::from_waker(Waker::noop()));
+        let task = runtime.spawn(run).abort_handle();
+        Self { leader, task }
+    }
+}
+
+async fn follow(parts: Parts, leader: watch::Sender<Option<Leader>>) {
     let mut backoff = Backoff::new(RETRY_CAP, fastrand::u64(..));
     let mut refused = Backoff::new(REFUSED_CAP, fastrand::u64(..));
     let mut outage = Outage::new(Duration::ZERO);

@@ -40,6 +40,13 @@ impl EtcdEndpoint {
             let text = format!("the endpoint {uri} is no address such as http://host:2379");
             return Err(Error::new(ErrorKind::Invalid, text));
         }
+        // A port that is none stays in the text, and nobody could ever be connected to.
+        let is_given = authority.len() > uri.host().map_or(0, str::len);
+        if is_given && uri.port_u16().is_none() {
+            let text =
+                format!("the port of the endpoint {uri} is none from 0 to 65535: correct it");
+            return Err(Error::new(ErrorKind::Invalid, text));
+        }
         let is_https = uri.scheme_str() == Some("https");
         if is_https && !tls::is_built_in() {
             let text = format!(

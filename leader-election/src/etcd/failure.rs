@@ -73,6 +73,11 @@ pub(super) fn is_lease_taken(error: &EtcdError) -> bool {
         if status.message().contains("lease already exists"))
 }
 
+/// Whether the answer was too large for this client to take.
+pub(super) fn is_answer_too_large(error: &EtcdError) -> bool {
+    says(error, "decoded message length too large")
+}
+
 /// Whether the call came without a login to an etcd that wants one.
 pub(super) fn wants_a_login(error: &EtcdError) -> bool {
     says(error, "user name is empty")
@@ -119,7 +124,8 @@ fn classify(status: &Status) -> (ErrorKind, &'static str) {
             "etcd denies access: the role needs to read and write the election's keys and its \
              life id",
         ),
-        _ if says("request is too large") => (
+        // Of its store, and of its gRPC server, whose limit is 512 KiB higher.
+        _ if says("request is too large") || says("received message larger than max") => (
             ErrorKind::Invalid,
             "etcd takes no request this large: publish a shorter value",
         ),
@@ -172,6 +178,11 @@ mod tests {
             (
                 Code::InvalidArgument,
                 "etcdserver: request is too large",
+                ErrorKind::Invalid,
+            ),
+            (
+                Code::ResourceExhausted,
+                "grpc: received message larger than max (1048656 vs. 526288)",
                 ErrorKind::Invalid,
             ),
             (

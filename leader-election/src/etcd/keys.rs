@@ -62,6 +62,16 @@ impl Keys {
         &self.prefix
     }
 
+    /// The least key behind all that begin with the prefix.
+    pub(super) fn end(&self) -> Vec<u8> {
+        let mut end = self.prefix.clone();
+        // It is a slash.
+        if let Some(last) = end.last_mut() {
+            *last += 1;
+        }
+        end
+    }
+
     /// Where the store's life id is kept.
     pub(super) fn life(&self) -> &[u8] {
         &self.life

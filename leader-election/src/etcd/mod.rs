@@ -25,6 +25,7 @@ mod keys;
 mod link;
 mod observe;
 mod options;
+mod pages;
 mod queue;
 mod reads;
 mod store;
@@ -145,13 +146,13 @@ impl EtcdElection {
         let (link, renewals) = (link(), link());
         let store = EtcdStore::new(keys, link, renewals, options.verify_renewals);
         // Boxed: the calls of the client are large futures.
-        match Box::pin(store.all()).await {
+        match Box::pin(store.probe()).await {
             Err(error) if error.is_final() => return Err(error),
             Err(error) => tracing::warn!(
                 error = &error as &dyn std::error::Error,
                 "etcd cannot be reached yet"
             ),
-            Ok(_) => {}
+            Ok(()) => {}
         }
         Ok(Self {
             election: StoreElection::new(store, config).with_name(name),

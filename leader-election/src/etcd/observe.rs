@@ -7,6 +7,7 @@ use tokio::{sync::watch, time::timeout_at};
 
 use super::{
     keys::Keys,
+    pages::{Bring, NEWEST},
     queue::{reads, token},
     store::{EtcdStore, incomplete},
     watch::{Notice, Watched},
@@ -107,41 +108,39 @@ impl EtcdStore {
 
     /// Returns all candidates in the order in which they lead.
     pub(super) async fn all(&self) -> Result<Vec<Leader>, Error> {
-        let options = GetOptions::new().with_prefix();
-        let response = self.read_all(options).await?;
-        let mut kvs: Vec<&KeyValue> = response.1.kvs().iter().collect();
-        kvs.sort_by_key(|kv| kv.create_revision());
-        let candidates = kvs
-            .into_iter()
-            .filter(|kv| self.keys.is_candidate(kv.key()));
-        let leader = |kv: &KeyValue| self.leader(kv, &response.0);
-        Ok(candidates.map(leader).collect())
+        let life = self.read_life().await?;
+        let mut candidates = BTreeMap::new();
+        let take = |kv: &KeyValue| {
+            if self.keys.is_candidate(kv.key()) {
+                candidates.insert(kv.create_revision(), self.leader(kv, &life));
+            }
+        };
+        self.pages(Bring::KeysAndValues, NEWEST, take).await?;
+        Ok(candidates.into_values().collect())
+    }
+
+    /// Reads of everything a little: says whether etcd serves, and lets this user read.
+    pub(super) async fn probe(&self) -> Result<(), Error> {
+        self.read_life().await?;
+        let prefix = self.keys.prefix().to_vec();
+        let options = GetOptions::new().with_prefix().with_keys_only();
+        let options = options.with_limit(1);
+        let call = |mut client: Client| async move { client.get(prefix, Some(options)).await };
+        self.link.call(call).await.map(drop)
     }
 
     async fn list(&self) -> Result<(Queue, i64), Error> {
-        let options = GetOptions::new().with_prefix().with_keys_only();
-        let (_, response) = self.read_all(options).await?;
         let mut queue = Queue::default();
-        for kv in response.kvs() {
-            queue.enter(&self.keys, kv);
-        }
-        let read = response.header().map_or(0, |header| header.revision());
+        let take = |kv: &KeyValue| queue.enter(&self.keys, kv);
+        let read = self.pages(Bring::Keys, NEWEST, take).await?;
         Ok((queue, read))
     }
 
-    /// Reads the life id and what lies under the prefix.
-    async fn read_all(
-        &self,
-        options: GetOptions,
-    ) -> Result<(String, etcd_client::GetResponse), Error> {
-        let prefix = self.keys.prefix().to_vec();
+    async fn read_life(&self) -> Result<String, Error> {
         let life = self.keys.life().to_vec();
-        let call = |mut client: Client| async move {
-            let life = client.get(life, None).await?;
-            Ok((life, client.get(prefix, Some(options)).await?))
-        };
-        let (life, all) = self.link.call(call).await?;
-        Ok((life_of(life.kvs()), all))
+        let call = |mut client: Client| async move { client.get(life, None).await };
+        let life = self.link.call(call).await?;
+        Ok(life_of(life.kvs()))
     }
 
     /// Shows the first of the queue, whose value is read where it is not known.

@@ -126,7 +126,7 @@ impl View {
 }
 
 /// Reads the keys that were created before a place's own, the nearest first.
-pub(super) fn before(token: u64) -> GetOptions {
+fn before(token: u64) -> GetOptions {
     let last = i64::try_from(token).unwrap_or(i64::MAX) - 1;
     GetOptions::new()
         .with_prefix()
@@ -137,7 +137,7 @@ pub(super) fn before(token: u64) -> GetOptions {
 }
 
 /// Returns the first key that is a candidate's.
-pub(super) fn nearest(keys: &Keys, kvs: &[KeyValue]) -> Option<Vec<u8>> {
+fn nearest(keys: &Keys, kvs: &[KeyValue]) -> Option<Vec<u8>> {
     kvs.iter()
         .map(KeyValue::key)
         .find(|key| keys.is_candidate(key))

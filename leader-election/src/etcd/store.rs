@@ -11,7 +11,7 @@ use std::{
 
 use async_trait::async_trait;
 use etcd_client::{
-    Client, Compare, CompareOp, Event, EventType, PutOptions, Txn, TxnOp, TxnResponse,
+    Client, Compare, CompareOp, Event, EventType, KeyValue, PutOptions, Txn, TxnOp, TxnResponse,
     WatchResponse,
 };
 use tokio::{sync::watch, time::timeout};
@@ -22,7 +22,8 @@ use super::{
     floor::Floor,
     keys::Keys,
     link::Link,
-    queue::{Ahead, Proof, View, before, nearest, token},
+    pages::{Bring, NEWEST},
+    queue::{Ahead, Proof, View, token},
     reads::Reads,
     watch::{Notice, Watched},
 };
@@ -93,15 +94,19 @@ impl EtcdStore {
         Ok((view, standing))
     }
 
-    /// Walks over all keys ahead, where those of nested elections hide the nearest.
+    /// Walks over all keys, where those of nested elections hide the nearest ahead.
     async fn find_ahead(&self, place: &Place, revision: u64) -> Result<Ahead, Error> {
-        let revision = i64::try_from(revision).unwrap_or(0);
-        let options = before(place.token).with_revision(revision);
-        let prefix = self.keys.prefix().to_vec();
-        let call = |mut client: Client| async move { client.get(prefix, Some(options)).await };
-        let all = self.link.call(call).await?;
-        let nearest = nearest(&self.keys, all.kvs());
-        Ok(nearest.map_or(Ahead::Nobody, Ahead::Candidate))
+        let mut nearest = None;
+        let take = |kv: &KeyValue| {
+            let created = token(kv.create_revision());
+            let found = nearest.as_ref().map_or(0, |(found, _)| *found);
+            if created < place.token && found < created && self.keys.is_candidate(kv.key()) {
+                nearest = Some((created, kv.key().to_vec()));
+            }
+        };
+        let revision = i64::try_from(revision).unwrap_or(NEWEST);
+        self.pages(Bring::Keys, revision, take).await?;
+        Ok(nearest.map_or(Ahead::Nobody, |(_, key)| Ahead::Candidate(key)))
     }
 
     pub(super) async fn txn(&self, txn: Txn) -> Result<TxnResponse, Error> {

@@ -17,6 +17,7 @@ together! {
     observers_see_each_leader_its_values_and_nobody,
     a_deleted_key_ends_the_leadership_at_once,
     nested_elections_do_not_see_each_other,
+    what_others_keep_under_the_name_may_be_larger_than_an_answer,
 }
 
 async fn candidates_lead_one_after_another_with_rising_tokens() {
@@ -134,15 +135,46 @@ async fn nested_elections_do_not_see_each_other() {
     waiting.iter().for_each(|task| task.abort());
 }
 
+async fn what_others_keep_under_the_name_may_be_larger_than_an_answer() {
+    let etcd = Etcd::start().await;
+    let mut client = etcd.client().await;
+    // Keys of 6 MiB before all candidates, of which an answer takes 4 MiB.
+    for n in 0..100 {
+        let key = format!("e/objects/{n}{}", "k".repeat(60 << 10));
+        client.put(key, "", None).await.unwrap();
+    }
+    let election = join(&etcd, 30).await;
+    let leader = lead(&election, b"first").await;
+    let large: &'static [u8] = vec![b'x'; leader_election::MAX_VALUE_BYTES].leak();
+    let waiting: Vec<_> = (0..6).map(|_| campaign(&election, large)).collect();
+    queued(&election, 7).await;
+    let all = election.candidates().await.unwrap();
+    assert!(all[1..].iter().all(|one| one.value == large));
+    let mut seen = election.observe();
+    let shown = soon(seen.wait_for(Option::is_some)).await.unwrap().clone();
+    assert_eq!(shown.unwrap().token, leader.token());
+
+    leader.resign().await;
+    let next = |shown: &Option<leader_election::Leader>| {
+        shown
+            .as_ref()
+            .is_some_and(|shown| shown.token == all[1].token)
+    };
+    soon(seen.wait_for(next)).await.unwrap();
+    waiting.iter().for_each(|task| task.abort());
+}
+
 #[tokio::test]
 async fn wrong_settings_are_told_before_anything_is_sent() {
     let nowhere = "http://127.0.0.1:1";
-    let cases: [(&[&'static str], &str, leader_election::ElectionConfig); 6] = [
+    let cases: [(&[&'static str], &str, leader_election::ElectionConfig); 8] = [
         (&[nowhere], "", config(5)),
         (&[nowhere], &"n".repeat(96), config(5)),
         (&[], "e", config(5)),
         (&["127.0.0.1:2379"], "e", config(5)),
         (&["http://"], "e", config(5)),
+        (&["http://127.0.0.1:99999"], "e", config(5)),
+        (&["http://[::1]:"], "e", config(5)),
         (
             &[nowhere],
             "e",

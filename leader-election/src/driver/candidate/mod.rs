@@ -111,6 +111,8 @@ impl Candidate {
     fn answered(&mut self, done: Result<(Id, Answer), JoinError>) -> Input {
         let (asked, answer) = match done {
             Ok((id, answer)) => (self.running.remove(&id), Some(answer)),
+            // The runtime shuts down, and this task with it.
+            Err(broken) if broken.is_cancelled() => return Input::Tick,
             Err(broken) => (self.running.remove(&broken.id()), None),
         };
         let Some(asked) = asked else {
