@@ -10,7 +10,8 @@ use std::fmt;
 pub enum Loss {
     /// No renewal was confirmed before the deadline.
     Expired,
-    /// Renewals were withheld by `renew_while` until the deadline.
+    /// Renewals were withheld by `renew_while` until the deadline; none that was sent
+    /// failed.
     Stalled,
     /// The store no longer holds this candidate's place: deleted, revoked or
     /// expired there.

@@ -6,7 +6,7 @@ mod support;
 use std::{
     sync::{
         Arc, Mutex,
-        atomic::{AtomicBool, AtomicU64, Ordering},
+        atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
     },
     time::Duration,
 };
@@ -154,6 +154,18 @@ async fn a_leader_without_progress_loses_its_lease() {
         assert_eq!(leadership.lost().await, Loss::Stalled);
         assert_eq!(wire.sent(Call::Renew).len(), renewals);
     }
+}
+
+/// The check is made more often while renewals fail, so a slow worker may seem to hang.
+#[tokio::test(start_paused = true)]
+async fn a_leader_that_seems_to_hang_while_the_store_is_away_expires() {
+    let asked = AtomicUsize::new(0);
+    let progress = move || asked.fetch_add(1, Ordering::Relaxed) % 3 == 0;
+    let wire = Wire::new(MemoryStore::new(1));
+    let election = wire.election(config().with_renew_while(progress));
+    let leadership = election.campaign(b"n1").await.unwrap();
+    wire.rule(|_, _| Trouble::lost_request());
+    assert_eq!(leadership.lost().await, Loss::Expired);
 }
 
 #[tokio::test(start_paused = true)]

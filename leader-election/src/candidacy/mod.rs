@@ -36,6 +36,8 @@ pub(crate) struct Candidacy {
     is_placed: bool,
     /// Renewals were withheld since the last confirmed one.
     withheld: bool,
+    /// Renewals failed since then.
+    failed: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -81,6 +83,7 @@ impl Candidacy {
             backoff: Backoff::new(timing.renew_timeout.min(MAX_BACKOFF), seed),
             is_placed: false,
             withheld: false,
+            failed: false,
         }
     }
 
@@ -148,6 +151,7 @@ impl Candidacy {
                     Some(_) => Again::AfterTimeout,
                     None => Again::Soon,
                 };
+                self.failed = true;
                 self.renewals.failed(now, attempt, again);
                 self.refused(now, error, out);
             }
@@ -237,6 +241,7 @@ impl Candidacy {
             Stage::Leading { deadline } if confirmed > *deadline => {
                 *deadline = confirmed;
                 self.withheld = false;
+                self.failed = false;
                 out.push(Action::Extend(confirmed));
             }
             _ => {}
@@ -301,7 +306,8 @@ impl Candidacy {
     fn expire(&mut self, now: Duration, out: &mut Vec<Action>) {
         match self.stage {
             Stage::Leading { deadline } if now >= deadline => {
-                let loss = if self.withheld {
+                // Where one that was sent has failed, the store is why.
+                let loss = if self.withheld && !self.failed {
                     Loss::Stalled
                 } else {
                     Loss::Expired
@@ -325,6 +331,7 @@ impl Candidacy {
         };
         if now + self.timing.least_left() <= deadline {
             self.stage = Stage::Leading { deadline };
+            self.failed = false;
             self.retry_at = Some(now);
             out.push(Action::Announce(deadline));
         }

@@ -9,7 +9,7 @@ use etcd_client::{
     GetOptions, GetResponse, KeyValue, SortOrder, SortTarget, TxnOp, TxnOpResponse, TxnResponse,
 };
 
-use super::keys::Keys;
+use super::{keys::Keys, store::lease_of};
 use crate::{Loss, Place, Standing};
 
 /// How many keys before the own one are read: the nearest that is a candidate is
@@ -22,7 +22,14 @@ pub(super) struct Proof {
     pub(super) revision: u64,
     pub(super) raft_term: u64,
     life: Option<Vec<u8>>,
-    own: Option<u64>,
+    own: Option<Own>,
+}
+
+/// The candidate's key.
+#[derive(Debug, PartialEq, Eq)]
+struct Own {
+    token: u64,
+    lease: i64,
 }
 
 /// Where a place stands.
@@ -69,7 +76,10 @@ impl Proof {
             revision: token(header.revision()),
             raft_term: header.raft_term(),
             life: life.kvs().first().map(|kv| kv.value().to_vec()),
-            own: own.kvs().first().map(|kv| token(kv.create_revision())),
+            own: own.kvs().first().map(|kv| Own {
+                token: token(kv.create_revision()),
+                lease: kv.lease(),
+            }),
         })
     }
 
@@ -86,7 +96,19 @@ impl Proof {
         if !is_same_life || self.revision < place.token.max(floor) {
             return Some(Loss::Reset);
         }
-        (self.own != Some(place.token)).then_some(Loss::Removed)
+        // Whoever has overwritten the key by hand has taken it off its lease: it would stay
+        // when the lease ends.
+        let own = Own {
+            token: place.token,
+            lease: lease_of(place.id),
+        };
+        (self.own.as_ref() != Some(&own)).then_some(Loss::Removed)
+    }
+
+    /// Says whether the key of the place is there, though the place may be gone.
+    pub(super) fn has_key(&self, place: &Place) -> bool {
+        let own = self.own.as_ref();
+        own.is_some_and(|own| own.token == place.token)
     }
 }
 

@@ -91,6 +91,9 @@ impl EtcdStore {
         }
         let standing = view.standing(&self.keys, place, floor);
         self.learn(place, &view.proof, standing == Standing::Gone(Loss::Reset));
+        if matches!(standing, Standing::Gone(_)) {
+            self.clear(place, &view.proof).await?;
+        }
         Ok((view, standing))
     }
 
@@ -161,7 +164,19 @@ impl EtcdStore {
         let proof = Proof::of(&response).ok_or_else(incomplete)?;
         let loss = proof.loss(&self.keys, place, floor);
         self.learn(place, &proof, loss == Some(Loss::Reset));
+        if loss.is_some() {
+            self.clear(place, &proof).await?;
+        }
         Ok((proof, loss))
+    }
+
+    /// Removes the key of a place that is gone all the same: it is of another life, or was
+    /// taken off its lease, and would block the others.
+    async fn clear(&self, place: &Place, proof: &Proof) -> Result<(), Error> {
+        if proof.has_key(place) {
+            self.leave(place.id, Some(place.token)).await?;
+        }
+        Ok(())
     }
 
     /// Takes in how far etcd has come, or that it went backwards within one life.

@@ -4,9 +4,9 @@
 use std::{collections::BTreeSet, time::Duration};
 
 use leader_election::{Leadership, Loss, Resigned, etcd::EtcdElection};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
-use crate::{campaign, join, lead, queued, server::Etcd, soon};
+use crate::{campaign, config, join, lead, queued, server::Etcd, soon};
 
 /// Long enough for the outage of etcd: what ends a leadership here is no deadline.
 const TTL: u64 = 30;
@@ -34,6 +34,25 @@ async fn a_wiped_etcd_is_another_scope_and_ends_the_leader_for_that_reason() {
     assert_ne!(next.scope(), leadership.scope());
     assert!(next.token() < leadership.token(), "it starts low again");
     assert_eq!(election.scope().await.unwrap(), next.scope());
+}
+
+/// As after a restore: the places of before would block those of the new scope until their
+/// leases end.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_new_scope_begins_without_the_places_of_the_old_one() {
+    let etcd = Etcd::start().await;
+    let election = join(&etcd, TTL).await;
+    let leadership = lead(&election, b"a").await;
+    let standby = campaign(&election, b"b");
+    queued(&election, 2).await;
+    let began = Instant::now();
+    etcd.ctl(&["del", "leader-election/life/e"]);
+    assert_eq!(soon(leadership.lost()).await, Loss::Reset);
+    let next = soon(standby).await.unwrap();
+    assert_ne!(next.scope(), leadership.scope());
+    let limits = config(TTL).renew_every + 2 * config(TTL).renew_timeout;
+    assert!(began.elapsed() < limits, "{:?}", began.elapsed());
+    assert_eq!(election.candidates().await.unwrap().len(), 1);
 }
 
 async fn cluster_id(etcd: &Etcd) -> u64 {

@@ -45,7 +45,8 @@ struct Current {
 /// its caller had a shorter limit.
 struct Suspicion<'a> {
     link: &'a Link,
-    number: usize,
+    current: &'a Current,
+    was_open: bool,
     since: tokio::time::Instant,
     is_answered: bool,
 }
@@ -134,7 +135,8 @@ impl Link {
     {
         let mut suspicion = Suspicion {
             link: self,
-            number: current.number,
+            current,
+            was_open: current.client.initialized(),
             since: tokio_now(),
             is_answered: false,
         };
@@ -144,6 +146,7 @@ impl Link {
         });
         let answer = answer.await;
         suspicion.is_answered = true;
+        let is_late = answer.is_err();
         let answer = answer.unwrap_or_else(|_| Err(self.no_answer()));
         let is_replaced = self.lock().number != current.number;
         let answer = match answer {
@@ -154,7 +157,7 @@ impl Link {
         };
         let is_broken = match &answer {
             Ok(answer) => answer.as_ref().is_err_and(is_of_the_link),
-            Err(_) => true,
+            Err(_) => !(is_late && suspicion.is_young()),
         };
         if is_broken {
             self.replace(current.number);
@@ -209,10 +212,19 @@ impl fmt::Debug for Link {
 
 // ===== impl Suspicion =====
 
+impl Suspicion<'_> {
+    /// Says whether the connection was opened within the call, which so had less than its
+    /// limit: where etcd is far away, the next one has enough.
+    fn is_young(&self) -> bool {
+        !self.was_open && self.current.client.initialized()
+    }
+}
+
 impl Drop for Suspicion<'_> {
     fn drop(&mut self) {
-        if !self.is_answered && self.since.elapsed() >= self.link.limit / 2 {
-            self.link.replace(self.number);
+        let is_late = !self.is_answered && self.since.elapsed() >= self.link.limit / 2;
+        if is_late && !self.is_young() {
+            self.link.replace(self.current.number);
         }
     }
 }

@@ -1,5 +1,7 @@
 //! A candidate loses its place while it waits.
 
+use leader_election::Loss;
+
 use super::proven;
 use crate::{campaign, join, lead, queued, server::Etcd, soon};
 
@@ -68,4 +70,24 @@ async fn key_of(etcd: &Etcd, token: u64) -> (String, String) {
     let found = found.expect("it waits");
     let key = found.key_str().expect("text").to_owned();
     (key, format!("{:x}", found.lease()))
+}
+
+/// A key without a lease would block the others for ever.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_leader_whose_key_is_overwritten_by_hand_makes_room() {
+    let etcd = Etcd::start().await;
+    let election = join(&etcd, 5).await;
+    let leader = lead(&election, b"l").await;
+    let standby = campaign(&election, b"s");
+    queued(&election, 2).await;
+    let key = String::from_utf8(election.leader_key(&leader)).expect("text");
+    etcd.ctl(&["put", &key, "by hand"]);
+    assert_eq!(soon(leader.lost()).await, Loss::Removed);
+    let next = soon(standby).await.expect("wins");
+    assert!(next.token() > leader.token());
+    assert_eq!(election.candidates().await.expect("etcd serves").len(), 1);
+    proven(
+        "leader's key overwritten",
+        etcd.metric(&["mvcc_put_total"]).await,
+    );
 }

@@ -44,6 +44,25 @@ async fn a_stuck_connection_of_many_watches_is_replaced_once() {
     proven("stuck connection", proxy.swallowed());
 }
 
+/// Opening a connection and a renewal take four round trips, a renewal alone takes three.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_etcd_that_is_far_away_is_led_over_connections_that_are_kept() {
+    let etcd = Etcd::start().await;
+    let proxy = Proxy::start(etcd.port()).await;
+    let far = config(10).renew_timeout * 27 / 100;
+    proxy.delay_down(far);
+    let leadership = lead(&join_at(&[proxy.endpoint()], 10).await, b"a").await;
+    let first = leadership.deadline();
+    let renewed = async {
+        while leadership.deadline() == first {
+            sleep(Duration::from_millis(10)).await;
+        }
+    };
+    soon(renewed).await;
+    assert_eq!(proxy.connections(), 2);
+    proven("far away", proxy.delayed());
+}
+
 /// etcd ends connections that ping it too often, which takes it half a minute to see.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "takes 90 s"]
