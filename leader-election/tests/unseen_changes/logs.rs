@@ -1,6 +1,7 @@
 //! What is logged, and how loudly.
 
 use leader_election::{Election, ErrorKind, Loss, MemoryElection, MemoryStore, Resigned};
+use tokio::runtime::Builder;
 use tracing::Level;
 
 use crate::{
@@ -36,6 +37,31 @@ async fn giving_up_a_lease_that_is_gone_is_no_trouble() {
             "{line}"
         );
     }
+}
+
+#[test]
+fn the_end_of_the_runtime_is_told_of_each_leadership_that_it_ends() {
+    listen();
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    let election = MemoryElection::new(config(), 1);
+    let (ended, lives) = runtime.block_on(async {
+        let ended = election.campaign(b"a").await.unwrap();
+        ended.resign().await;
+        (ended, election.campaign(b"b").await.unwrap())
+    });
+    heard();
+    drop(runtime);
+    let seen = heard();
+    let [(Level::INFO, line)] = &seen[..] else {
+        panic!("one line of the loss was expected: {seen:?}");
+    };
+    let token = format!("token={}", lives.token());
+    assert!(
+        line.contains("leads no longer") && line.contains(&token),
+        "{line}"
+    );
+    assert!(line.contains(&Loss::Stopped.to_string()), "{line}");
+    drop((ended, lives));
 }
 
 #[tokio::test(start_paused = true)]

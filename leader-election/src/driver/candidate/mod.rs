@@ -263,10 +263,12 @@ impl Candidate {
 impl Drop for Candidate {
     fn drop(&mut self) {
         // Reached before the end only if the runtime is shut down.
-        self.measures.ended(Loss::Stopped);
-        if let Some(tenure) = &self.tenure {
+        if let Some(tenure) = self.tenure.take() {
             tenure.end(Loss::Stopped);
             tenure.released(Resigned::Unconfirmed);
+            if self.core.is_leading() {
+                self.leads_no_longer(tenure.loss().unwrap_or(Loss::Stopped));
+            }
         }
     }
 }
