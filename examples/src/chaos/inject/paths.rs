@@ -123,7 +123,7 @@ impl Injection<'_> {
     /// before the leader could make another attempt.
     async fn lose_one(&mut self) -> io::Result<Option<i64>> {
         let (lost, made) = (self.arena.proxy.lost(), self.arena.proxy.commits());
-        self.spring(Trap::LoseReply).await?;
+        self.spring(Trap::LoseReply, None).await?;
         // It is in the trap: this is what it will replace.
         let before = head(self.arena.link.clone(), self.arena.keys.clone()).await;
         let passed = self.arena.proxy.commits();
@@ -144,7 +144,7 @@ impl Injection<'_> {
             return Ok(nobody());
         };
         let answered = self.arena.proxy.answered();
-        self.spring(Trap::Hold).await?;
+        self.spring(Trap::Hold, Some(&leader.key)).await?;
         if kills {
             kill(self.arena, &leader.name);
         }
@@ -162,10 +162,14 @@ impl Injection<'_> {
         Ok((leader.name, Proof::new(said, what)))
     }
 
-    /// Waits until a commit has gone into the trap.
-    pub(super) async fn spring(&mut self, trap: Trap) -> io::Result<()> {
+    /// Waits until a commit, of the leader with this key if one is given, has gone into the
+    /// trap.
+    pub(super) async fn spring(&mut self, trap: Trap, key: Option<&[u8]>) -> io::Result<()> {
         let before = self.arena.proxy.trapped();
-        self.arena.proxy.set(trap);
+        match key {
+            Some(key) => self.arena.proxy.set_for(trap, key),
+            None => self.arena.proxy.set(trap),
+        }
         self.tend_while(SOON, |proxy| proxy.trapped() == before)
             .await?;
         self.arena.proxy.set(Trap::Open);

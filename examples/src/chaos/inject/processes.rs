@@ -32,7 +32,7 @@ impl Injection<'_> {
     /// A leader that stands still beyond its lease, in the middle of a commit: the kernel
     /// ends it meanwhile.
     pub(super) async fn freeze_leader(&mut self) -> io::Result<(String, Proof)> {
-        self.spring(Trap::LoseReply).await?;
+        self.spring(Trap::LoseReply, None).await?;
         let Some(leader) = self.leader().await? else {
             self.arena.proxy.release();
             return Ok(nobody());

@@ -47,6 +47,13 @@ pub enum Trap {
     Hold,
 }
 
+/// A trap for the next commit, or for the next one of this leader.
+#[derive(Debug, Default)]
+struct Set {
+    trap: Trap,
+    key: Option<Vec<u8>>,
+}
+
 /// A running proxy; dropping it ends it with all connections.
 #[derive(Debug)]
 pub struct Proxy {
@@ -57,7 +64,7 @@ pub struct Proxy {
 #[derive(Debug)]
 struct Shared {
     marks: [Vec<u8>; 2],
-    trap: Mutex<Trap>,
+    trap: Mutex<Set>,
     /// Commits that came here.
     commits: AtomicU64,
     /// Those of them that went into a trap.
@@ -95,7 +102,14 @@ impl Proxy {
 
     /// Sets what becomes of the next commit.
     pub fn set(&self, trap: Trap) {
-        *self.shared.trap() = trap;
+        *self.shared.trap() = Set { trap, key: None };
+    }
+
+    /// Sets what becomes of the next commit that names this leader's key: one of another
+    /// leader, sent before, may still come.
+    pub fn set_for(&self, trap: Trap, key: &[u8]) {
+        let key = Some(key.to_vec());
+        *self.shared.trap() = Set { trap, key };
     }
 
     /// Releases what is held up.
@@ -137,7 +151,7 @@ impl Drop for Proxy {
 // ===== impl Shared =====
 
 impl Shared {
-    fn trap(&self) -> MutexGuard<'_, Trap> {
+    fn trap(&self) -> MutexGuard<'_, Set> {
         self.trap.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -147,7 +161,11 @@ impl Shared {
             return Trap::Open;
         }
         self.commits.fetch_add(1, Relaxed);
-        let trap = std::mem::take(&mut *self.trap());
+        let mut set = self.trap();
+        if set.key.as_ref().is_some_and(|key| !has(bytes, key)) {
+            return Trap::Open;
+        }
+        let Set { trap, .. } = std::mem::take(&mut *set);
         if trap != Trap::Open {
             self.trapped.fetch_add(1, Relaxed);
         }
