@@ -10,7 +10,7 @@ use std::io::Write;
 use std::thread;
 use std::time::Duration;
 
-use fencing::{Fence, Guard, Watchdog, WatchdogConfig, boot_time};
+use fencing::{Fence, Guard, Watchdog, WatchdogConfig, boot_time, deadline};
 
 const TTL: Duration = Duration::from_secs(2);
 const TOKEN: u64 = 7;
@@ -28,7 +28,7 @@ fn renew(guard: &Guard) {
         // Read before the request leaves.
         let sent = boot_time();
         if ask_store(times) {
-            guard.extend(sent + TTL);
+            guard.extend(deadline(sent, TTL));
         }
         times += 1;
     }
@@ -46,7 +46,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     );
     let sent = boot_time();
     assert!(ask_store(0));
-    let guard = watchdog.guard(TOKEN, sent + TTL)?;
+    let guard = watchdog.guard(TOKEN, deadline(sent, TTL))?;
 
     // At the resource, which may be another process: nobody with a lower token gets in.
     let fence = Fence::open(folder.path().join("orders.mark"))?;

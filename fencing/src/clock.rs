@@ -6,8 +6,9 @@ use std::time::Duration;
 /// Returns the time since boot, including the time the machine was suspended.
 ///
 /// Deadlines of this crate are readings of this clock. Read it *before* the
-/// request for a lease leaves, and add the time to live to that reading: the
-/// store cannot have started the lease earlier, so it cannot end it earlier.
+/// request for a lease leaves, and let [`deadline`](crate::deadline) add the time
+/// to live: the store cannot have started the lease earlier, so it cannot end it
+/// earlier.
 ///
 /// On Linux this is `CLOCK_BOOTTIME`. A kernel without it (some sandboxes) gets
 /// `CLOCK_MONOTONIC`, which stops in suspend; the first reading then logs a

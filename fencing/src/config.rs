@@ -227,6 +227,27 @@ impl Timing {
     }
 }
 
+/// Returns the deadline of a lease: until when its holder may believe that it has it.
+///
+/// `sent` is a reading of [`boot_time`](crate::boot_time) taken *before* the request for the
+/// lease, or for its renewal, was sent, and `ttl` the time to live that was granted. The
+/// deadline is `sent + ttl * (1 - 0.001)`: the store cannot have started the lease earlier,
+/// and its clock may run faster than this one by 0.1 %.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+///
+/// let sent = fencing::boot_time();
+/// let deadline = fencing::deadline(sent, Duration::from_secs(10));
+/// assert_eq!(deadline - sent, Duration::from_millis(9_990));
+/// ```
+#[must_use]
+pub fn deadline(sent: Duration, ttl: Duration) -> Duration {
+    sent.saturating_add(usable(ttl))
+}
+
 fn usable(ttl: Duration) -> Duration {
     ttl / 1000 * (1000 - DRIFT_PER_MILLE)
 }

@@ -35,7 +35,7 @@ mod watchdog;
 
 pub use backstop::Grade;
 pub use clock::boot_time;
-pub use config::{Backstop, ConfigError, EXIT_CODE, Policy, WatchdogConfig};
+pub use config::{Backstop, ConfigError, EXIT_CODE, Policy, WatchdogConfig, deadline};
 pub use fence::{
     Admission, AdmitError, Fence, OpenError, ResetError, StaleToken, StorageError, WrongScope,
 };

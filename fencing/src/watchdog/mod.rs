@@ -100,9 +100,10 @@ impl Watchdog {
 
     /// Guards the leadership of `token` until `deadline`.
     ///
-    /// `deadline` is a reading of [`boot_time`](crate::boot_time) taken before the
-    /// lease was asked for, plus the time to live that was granted. One that is too
-    /// near to start anything is no error: it gives a guard that is lost already.
+    /// `deadline` is that of the lease, on the clock of [`boot_time`](crate::boot_time):
+    /// [`deadline`](crate::deadline) makes it of when the lease was asked for and the
+    /// time to live. One that is too near to start anything is no error: it gives a
+    /// guard that is lost already.
     ///
     /// # Errors
     ///
