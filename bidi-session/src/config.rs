@@ -79,7 +79,12 @@ impl PoolConfig {
         }
     }
 
-    /// Sets within what the term counts.
+    /// Sets within what the term counts, at most 128 bytes: which life of which store has
+    /// handed it out. Empty by default.
+    ///
+    /// Terms of two scopes are never compared. A worker takes the scope of its acceptor and
+    /// refuses all others, so that a store that was rebuilt, and counts from the beginning
+    /// again, is a matter for an operator instead of terms that seem to be old.
     #[must_use]
     pub fn with_scope(mut self, scope: impl Into<String>) -> Self {
         self.scope = scope.into();

@@ -14,7 +14,8 @@ pub struct WorkerState {
     pub phase: Phase,
     /// The generation of its last attempt or session; zero before the first.
     pub generation: u64,
-    /// Time in this phase.
+    /// For how long there has been this session; or none, since the last one ended or
+    /// since the worker was inserted.
     pub elapsed: Duration,
     /// Attempts that failed since the last healthy session.
     pub attempts: u32,

@@ -60,6 +60,11 @@ async fn a_worker_that_comes_up_late_is_found_within_the_cap() {
     tokio::time::sleep(Duration::from_secs(600)).await;
     let state = pool.state("a").unwrap();
     assert_eq!(state.phase, Phase::Waiting);
+    assert_eq!(
+        state.elapsed,
+        Duration::from_secs(600),
+        "not since the last attempt"
+    );
     assert!(state.retry_in.unwrap() <= Duration::from_secs(5));
     assert_eq!(state.attempts, puppet.attempts());
     puppet.set(Act::Accept);

@@ -36,7 +36,7 @@ pub(crate) struct Peer {
     pace: Pace,
     backoff: Backoff,
     stage: Stage,
-    // When the stage began.
+    // When the session began, or since when there is none.
     since: Duration,
     // The highest generation so far; zero before the first attempt.
     generation: u64,
@@ -281,8 +281,11 @@ impl Peer {
     }
 
     fn enter(&mut self, now: Duration, stage: Stage) {
+        let is_up = |stage| matches!(stage, Stage::Up { .. });
+        if is_up(self.stage) != is_up(stage) || stage == Stage::Gone {
+            self.since = now;
+        }
         self.stage = stage;
-        self.since = now;
     }
 }
 

@@ -86,7 +86,12 @@ impl Model {
     }
 
     fn enter(&mut self, now: u64, place: Place) {
-        (self.since, self.place) = (now, place);
+        let was_up = matches!(self.place, Place::Up { .. });
+        let is_lasting = matches!(place, Place::Up { .. } | Place::Gone);
+        if was_up || is_lasting {
+            self.since = now;
+        }
+        self.place = place;
     }
 
     fn rest(&mut self, now: u64, delay: (u64, u64), is_blocked: bool) {
