@@ -160,7 +160,7 @@ async fn a_leader_without_progress_loses_its_lease() {
 #[tokio::test(start_paused = true)]
 async fn a_leader_that_seems_to_hang_while_the_store_is_away_expires() {
     let asked = AtomicUsize::new(0);
-    let progress = move || asked.fetch_add(1, Ordering::Relaxed) % 3 == 0;
+    let progress = move || asked.fetch_add(1, Ordering::Relaxed).is_multiple_of(3);
     let wire = Wire::new(MemoryStore::new(1));
     let election = wire.election(config().with_renew_while(progress));
     let leadership = election.campaign(b"n1").await.unwrap();
