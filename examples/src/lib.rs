@@ -6,8 +6,9 @@
 //!
 //! # The pattern, to lift into a service of one's own
 //!
-//! With a real store the policy of the watchdog is to end the process; here, and
-//! in one process, it only cancels.
+//! Where renewals stop, the watchdog ends this process before the lease can end: that is its
+//! policy by default. What runs all candidates in one process, as [`embedded`] does, takes
+//! `Policy::CancelOnly`.
 //!
 //! ```
 //! use std::pin::pin;

@@ -1,4 +1,4 @@
-//! All three crates in 60 lines: who leads sends barriers to a worker over gRPC and commits.
+//! All three crates in one file: who leads sends barriers to a worker over gRPC and commits.
 //!
 //! `cargo run -p examples --bin all-three` leads twice, one term after the other. With a
 //! real store put `EtcdElection::connect(..)` in the place of the election in memory, the
@@ -9,7 +9,7 @@ use std::{error::Error, net::SocketAddr, time::Duration};
 use bidi_session::tonic::{Acceptor, KEEPALIVE_INTERVAL, KEEPALIVE_TIMEOUT, SessionStream, Tonic};
 use bidi_session::{Pool, PoolConfig};
 use fencing::{Fence, Guard, Watchdog, WatchdogConfig};
-use leader_election::{Election, ElectionConfig, MemoryElection};
+use leader_election::{Election, ElectionConfig, Leadership, MemoryElection};
 use tokio::{net::TcpListener, task::JoinSet};
 use tonic::transport::{Endpoint, Server, server::TcpIncoming};
 use tonic::{Request, Response, Status, Streaming};
@@ -72,10 +72,11 @@ impl Worker for Node {
 }
 
 /// One term: a pool of its own, barriers, and a commit for each under permit and token.
-async fn lead(term: u64, guard: &Guard, worker: SocketAddr, journal: &Fence) -> Outcome {
+async fn lead(led: &Leadership, guard: &Guard, worker: SocketAddr, journal: &Fence) -> Outcome {
+    let term = led.token();
     let call = |channel, request| async move { WorkerClient::new(channel).control(request).await };
     let connect = Tonic::new(call).with_answers(|reply: &Reply| reply.epoch);
-    let (pool, _events) = Pool::new(connect, PoolConfig::new(term));
+    let (pool, _events) = Pool::new(connect, PoolConfig::new(term).with_scope(led.scope()));
     pool.insert("w1", Endpoint::from_shared(format!("http://{worker}"))?); // retried until removed
     pool.ready(["w1"], WAIT).await?;
     for epoch in 1..=3 {
@@ -100,7 +101,7 @@ async fn campaign(worker: SocketAddr) -> Outcome {
         let guard = watchdog.guard(leadership.token(), leadership.deadline())?;
         let renewed = guard.clone();
         leadership.follow(move |deadline| renewed.extend(deadline)); // renewal or loss
-        let led = lead(leadership.token(), &guard, worker, &journal);
+        let led = lead(&leadership, &guard, worker, &journal);
         let led = guard.run(led).await; // dropped from the cancel point on
         guard.finish().await; // no permit is held from here on
         leadership.resign().await; // the next one may start at once

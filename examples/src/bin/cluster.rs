@@ -47,10 +47,12 @@ async fn main() -> ExitCode {
 
 async fn run(args: &ClusterArgs, stop: &CancellationToken) -> Result<u8, Error> {
     let temporary;
+    let mut kept = "";
     let folder = match &args.out {
         Some(out) => out.clone(),
         None => {
             temporary = tempfile::tempdir()?;
+            kept = " (removed at the end: --out keeps them)";
             temporary.path().to_owned()
         }
     };
@@ -75,7 +77,7 @@ async fn run(args: &ClusterArgs, stop: &CancellationToken) -> Result<u8, Error> 
     };
     let mut view = View::new(args.quiet);
     view.news(&format!(
-        "etcd {}, results and logs in {}",
+        "etcd {}, results and logs in {}{kept}",
         cluster.endpoint,
         cluster.output.folder().display()
     ));

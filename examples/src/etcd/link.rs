@@ -161,8 +161,16 @@ fn unreachable(error: &Error) -> Unreachable {
         Code::OutOfRange,
         Code::Unimplemented,
     ];
+    let said = status.message();
+    // What etcd itself says begins like this.
+    let is_silent = status.code() == Code::Unavailable && !said.starts_with("etcdserver");
+    let text = if is_silent {
+        format!("etcd cannot be reached ({said}): start it, or correct --etcd")
+    } else {
+        format!("etcd says: {said}")
+    };
     Unreachable {
-        text: format!("etcd says: {}", status.message()),
+        text,
         is_refused: refused.contains(&status.code()),
     }
 }

@@ -102,7 +102,10 @@ impl<'a> Reign<'a> {
         .with_answers(move |reply: &Reply| answered_round(reply, token));
         let config = PoolConfig::new(token).with_scope(leadership.scope());
         let (pool, events) = Pool::new(connect, config);
-        meta.journal.leads(token, &meta.name);
+        // Who wins once all is done has nothing to lead.
+        if !head.closed {
+            meta.journal.leads(token, &meta.name);
+        }
         let mut roster = meta.roster.clone();
         roster.mark_changed();
         let mut reign = Self {
