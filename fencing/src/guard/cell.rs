@@ -123,3 +123,43 @@ impl Wishes for Arc<Cell> {
 fn nanos(time: Duration) -> u64 {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::WatchdogConfig;
+
+    const fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+
+    fn cell(deadline: Duration) -> Arc<Cell> {
+        let config = WatchdogConfig::for_ttl(ms(10_000));
+        let clock = Clock::Simulated(Arc::new(|| ms(5_000)));
+        Arc::new(Cell::new(deadline, config.timing(), clock))
+    }
+
+    #[test]
+    fn the_kernel_is_asked_for_20_ms_before_the_deadline_or_150_ms_after_a_loss() {
+        let cell = cell(ms(15_000));
+        assert!(cell.was_live());
+        assert_eq!(cell.wish(), Wish::At(ms(14_980)));
+        assert_eq!(cell.extend(ms(16_000)), GuardState::Live);
+        assert_eq!(cell.wish(), Wish::At(ms(15_980)));
+        assert_eq!(cell.extend(Duration::ZERO), GuardState::Lost);
+        assert_eq!(cell.wish(), Wish::By(ms(5_150)));
+        // What is reported of it: the latest deadline that it had.
+        assert_eq!(cell.extend(ms(99_000)), GuardState::Lost);
+        assert_eq!((cell.abort_at(), cell.kill_at()), (ms(15_500), ms(15_980)));
+    }
+
+    #[test]
+    fn a_guard_that_was_made_too_late_ends_nothing() {
+        let cell = cell(ms(5_001));
+        assert!(!cell.was_live());
+        assert_eq!(
+            (cell.settle(), cell.wish()),
+            (GuardState::Lost, Wish::Never)
+        );
+    }
+}

@@ -168,12 +168,7 @@ impl State {
         {
             return Err(failure.clone());
         }
-        let is_pending = progress
-            .attempt
-            .is_some_and(|attempt| self.is_pending(attempt));
-        if !is_pending {
-            progress.attempt = Some(self.join());
-        }
+        progress.attempt = Some(self.join());
         Ok(false)
     }
 
@@ -239,11 +234,6 @@ impl State {
                 self.next()
             }
         }
-    }
-
-    fn is_pending(&self, attempt: Attempt) -> bool {
-        let runs = self.saving.is_some_and(|(running, _)| running == attempt);
-        runs || attempt > self.latest
     }
 
     fn next(&self) -> Attempt {

@@ -93,6 +93,11 @@ fn extreme_deadlines_saturate_and_stay_live() {
     }
     // Below one nanosecond there is nothing: zero is lost.
     assert_eq!(Word::live(ms(0)).state(), GuardState::Lost);
+    // Beyond what fits: the latest that does.
+    for nanos in [1 << 63, u64::MAX] {
+        let word = Word::live(Duration::from_nanos(nanos));
+        assert_eq!(word.deadline(), Duration::from_nanos(u64::MAX >> 1));
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
