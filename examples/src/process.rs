@@ -83,6 +83,14 @@ pub fn complain(program: &str, why: &str) -> u8 {
     code::WRONG_INPUT
 }
 
+/// Prints a line, or lines that end with one; where nobody reads, nothing is lost but them.
+pub fn say(text: impl std::fmt::Display) {
+    let text = text.to_string();
+    let end = if text.ends_with('\n') { "" } else { "\n" };
+    // `println` would panic, and the exit code would say so of what was done.
+    let _ = write!(std::io::stdout(), "{text}{end}");
+}
+
 /// Prints the log of this workspace's crates to standard error: what degrades a run or
 /// changes leadership, or with `is_verbose` everything.
 pub fn log_to_stderr(is_verbose: bool) {

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use examples::chaos::{Limits, Orders, Outcome, Setup, enter, run};
 use examples::cli::ChaosArgs;
 use examples::process::code::{DONE, INTERRUPTED, NOT_EQUAL, NOT_KILLED};
-use examples::process::{self, cancel_on_signal, exit};
+use examples::process::{self, cancel_on_signal, exit, say};
 use tokio_util::sync::CancellationToken;
 
 const PROGRAM: &str = "chaos";
@@ -68,7 +68,7 @@ async fn endure(args: &ChaosArgs) -> Result<u8, Error> {
     if !args.only.is_empty() {
         orders.kinds.clone_from(&args.only);
     }
-    println!("seed {} for {:?}", orders.seed, orders.length);
+    say(format_args!("seed {} for {:?}", orders.seed, orders.length));
     let stop = CancellationToken::new();
     let stopped = async {
         cancel_on_signal(stop.clone()).await;
@@ -76,13 +76,13 @@ async fn endure(args: &ChaosArgs) -> Result<u8, Error> {
         stop.cancelled().await;
     };
     tokio::select! {
-        outcome = Box::pin(run(&setup, &orders, |line| println!("{line}"))) => Ok(judge(&outcome?)),
+        outcome = Box::pin(run(&setup, &orders, |line| say(line))) => Ok(judge(&outcome?)),
         () = stopped => Ok(INTERRUPTED),
     }
 }
 
 fn judge(outcome: &Outcome) -> u8 {
-    print!("{outcome}");
+    say(outcome);
     if !outcome.violations.is_empty() {
         return NOT_EQUAL;
     }

@@ -10,7 +10,7 @@ use examples::input::Parts;
 use examples::journal::Journal;
 use examples::meta::{Candidate, Ended, NoHooks, Settings};
 use examples::process::code::{DONE, INTERRUPTED, NOT_SERVED};
-use examples::process::{self, cancel_on_signal, exit};
+use examples::process::{self, cancel_on_signal, exit, say};
 use examples::requests::RequestKind;
 use examples::status::Status;
 use examples::store::Output;
@@ -126,12 +126,12 @@ async fn errand(args: &AskArgs, kind: RequestKind, stop: &CancellationToken) -> 
     };
     match served {
         Ok(says) => {
-            println!("{says}");
+            say(says);
             DONE
         }
         Err(error @ Failed::Refused(_)) => complain(&error.to_string()),
         Err(error) => {
-            eprintln!("{PROGRAM}: {error}");
+            let _ = complain(&error.to_string());
             NOT_SERVED
         }
     }
@@ -147,7 +147,7 @@ async fn status(args: &StoreArgs) -> u8 {
                 .kvs()
                 .first()
                 .map(|kv| kv.value_str().unwrap_or_default());
-            print!("{}", told.unwrap_or("nobody has led yet\n"));
+            say(told.unwrap_or("nobody has led yet"));
             DONE
         }
         Err(error) => complain(&error.to_string()),
@@ -166,7 +166,7 @@ async fn bring_back(args: &RestoreArgs) -> u8 {
     };
     match restored.await {
         Ok(says) => {
-            println!("{says}");
+            say(says);
             DONE
         }
         Err(error) => complain(&error.to_string()),

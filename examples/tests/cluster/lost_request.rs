@@ -1,5 +1,6 @@
 //! What a user adds: in effect once, or not at all.
 
+use std::process::Command;
 use std::time::Duration;
 
 use examples::etcd::Failed;
@@ -74,6 +75,12 @@ async fn what_finds_no_room_names_the_missing_worker_and_leaves_nothing_behind()
         })
         .await;
     assert_eq!(times_applied(&stage, &large).await, 0);
+    // Nobody reads what it says: what was done was done all the same.
+    let (reader, unread) = std::io::pipe().unwrap();
+    drop(reader);
+    let mut status = Command::new(env!("CARGO_BIN_EXE_meta"));
+    status.args(["status", "--etcd", stage.etcd.endpoint()]);
+    assert_eq!(status.stdout(unread).status().unwrap().code(), Some(0));
     // The loop goes on all the while, and with room it is served.
     stage.commits(2).await;
     stage.fleet.add("compute", "w3", &[]).unwrap();
