@@ -12,7 +12,7 @@ use examples::process::code::{DONE, INTERRUPTED, NOT_EQUAL};
 use examples::process::{self, cancel_on_signal, exit};
 use examples::report::print;
 use examples::requests::RequestKind;
-use examples::store::Output;
+use examples::store::{Backup, Output};
 use examples::wire::Manifest;
 use tokio_util::sync::CancellationToken;
 
@@ -82,7 +82,7 @@ async fn run(args: &ClusterArgs, stop: &CancellationToken) -> Result<u8, Error> 
         cluster.output.folder().display()
     ));
     let outcome = tokio::select! {
-        outcome = cluster.count(&mut fleet, &mut view) => outcome.map(|()| true),
+        outcome = cluster.count(own.as_mut(), &mut fleet, &mut view) => outcome.map(|()| true),
         () = stop.cancelled() => Ok(false),
     };
     view.finish();
@@ -140,7 +140,12 @@ struct Cluster<'a> {
 
 impl Cluster<'_> {
     /// Adds the input, and returns when the chain has ended.
-    async fn count(&self, fleet: &mut Fleet, view: &mut View) -> Result<(), Error> {
+    async fn count(
+        &self,
+        mut etcd: Option<&mut EtcdServer>,
+        fleet: &mut Fleet,
+        view: &mut View,
+    ) -> Result<(), Error> {
         let adding = self.add_all();
         tokio::pin!(adding);
         let mut is_added = false;
@@ -151,6 +156,12 @@ impl Cluster<'_> {
                     is_added = true;
                 }
                 () = tokio::time::sleep(LOOK_EVERY) => {}
+            }
+            if let Some(etcd) = &mut etcd
+                && let Some(how) = etcd.process().ended()
+            {
+                view.news(&format!("etcd ended ({how}), it starts again"));
+                etcd.restart().await?;
             }
             if self.head().await.last {
                 return Ok(());
@@ -166,10 +177,9 @@ impl Cluster<'_> {
     }
 
     async fn add_all(&self) -> Result<(), Error> {
-        let has_input = !self.head().await.parts.is_empty();
         let inputs = match &self.args.inputs[..] {
             // It goes on with what an earlier run has added.
-            _ if has_input => Vec::new(),
+            _ if self.has_input().await? => Vec::new(),
             [] => vec![
                 default_input().join("examples"),
                 default_input().join("bidi-session"),
@@ -184,6 +194,16 @@ impl Cluster<'_> {
             self.ask(RequestKind::Finish).await?;
         }
         Ok(())
+    }
+
+    /// Says whether an earlier run on this folder has added its input: to the chain in etcd, or
+    /// to the one in the folder, which `meta restore` puts back where etcd was rebuilt.
+    async fn has_input(&self) -> Result<bool, Error> {
+        let (head, _) = EtcdLedger::head(&self.link, &self.keys).await?;
+        let output = self.output.clone();
+        let saved = tokio::task::spawn_blocking(move || Backup::of(&output).read()).await??;
+        let mut heads = saved.iter().map(|saved| &saved.head);
+        Ok(!head.parts.is_empty() || heads.any(|head| !head.parts.is_empty()))
     }
 
     /// The default one where etcd is out of reach, say while it starts again.

@@ -212,7 +212,8 @@ impl Place<'_> {
 
 fn open_fence(args: &ComputeArgs, output: &Output) -> Result<Fence, Error> {
     let path = output.fence_path(&args.id);
-    let path = path.ok_or("an id has no slash, does not begin with a dot, and is not empty")?;
+    let path =
+        path.ok_or("an id has no slash, begins with no dot, ends with no .tmp, and is not empty")?;
     Fence::open(path).map_err(|error| match error {
         OpenError::Locked { .. } => {
             format!("another process runs as {}: use another --id", args.id).into()

@@ -119,6 +119,13 @@ fn watchdog_config(ttl: Duration) -> WatchdogConfig {
 }
 
 async fn errand(args: &AskArgs, kind: RequestKind, stop: &CancellationToken) -> u8 {
+    if let RequestKind::Add(path) = &kind
+        && path.to_str().is_none()
+    {
+        return complain(&format!(
+            "{path:?} is not UTF-8, as it is kept: rename it, or link to it"
+        ));
+    }
     let (link, keys) = store(&args.store);
     let served = tokio::select! {
         served = Errand::new(link, keys, kind).run(args.wait) => served,

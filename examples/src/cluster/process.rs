@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fs::File;
 use std::io;
+use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::Duration;
@@ -12,6 +13,9 @@ use tokio::time::{Instant, sleep};
 
 /// How often the end of a child is looked for.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// Runs what follows, unless the parent was gone before the kernel was told to watch it.
+const UNLESS_ORPHANED: &str = r#"[ "$PPID" = "$0" ] && exec "$@""#;
 
 /// What is started, and how often it is the same.
 #[derive(Clone, Debug)]
@@ -59,11 +63,14 @@ impl Program {
     /// With what to install, where that is it.
     pub fn start(&self) -> io::Result<Process> {
         let log = File::options().create(true).append(true).open(&self.log)?;
-        // The kernel ends the child when this thread ends, even by a kill -9.
+        // The kernel ends the child when this thread ends, even by a kill -9. A group of its
+        // own: a terminal's Ctrl-C is for this process, which then ends the others in order.
         let child = Command::new("setpriv")
-            .args(["--pdeathsig", "KILL", "--"])
+            .args(["--pdeathsig", "KILL", "--", "sh", "-c", UNLESS_ORPHANED])
+            .arg(std::process::id().to_string())
             .arg(&self.path)
             .args(&self.args)
+            .process_group(0)
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)
             .stderr(log)

@@ -61,7 +61,7 @@ impl Verdict {
                 totals: None,
             });
         }
-        let deltas = EtcdLedger::deltas(&link, keys).await?;
+        let deltas = EtcdLedger::deltas(&link, keys, &head).await?;
         let plan = Parts::stored(output.clone()).plan(&head.parts)?;
         let output = output.clone();
         let totals = tokio::task::spawn_blocking(move || {

@@ -90,16 +90,27 @@ impl EtcdLedger {
         }
     }
 
-    /// Returns every delta that the chain names, and checks that it is unbroken.
+    /// Returns every delta that the chain names, and checks that it is unbroken, and leads to
+    /// this head.
     ///
     /// # Errors
     ///
     /// Those of [`head`](Self::head).
-    pub async fn deltas(link: &Link, keys: &Keys) -> Result<Vec<Delta>, CommitError> {
+    pub async fn deltas(
+        link: &Link,
+        keys: &Keys,
+        head: &Manifest,
+    ) -> Result<Vec<Delta>, CommitError> {
+        let broken = |at: Epoch| {
+            CommitError::Broken(format!(
+                "the chain in etcd is broken at epoch {at}: run `meta restore` once"
+            ))
+        };
         let (mut from, prefix) = (keys.chain().into_bytes(), keys.chain());
         // The first key that does not begin with the prefix: '/' is followed by '0'.
         let end = prefix[..prefix.len() - 1].to_owned() + "0";
         let (mut deltas, mut prev) = (Vec::new(), Epoch::START);
+        let mut has_head = head.id() == Epoch::START;
         loop {
             let options = GetOptions::new()
                 .with_range(end.clone())
@@ -111,19 +122,17 @@ impl EtcdLedger {
             for link in read.kvs() {
                 let manifest = decode(link)?;
                 if manifest.predecessor() != prev {
-                    let text = format!(
-                        "the chain in etcd is broken at epoch {}: restore etcd from a backup",
-                        manifest.id()
-                    );
-                    return Err(CommitError::Broken(text));
+                    return Err(broken(manifest.id()));
                 }
                 prev = manifest.id();
+                // There may be more by now.
+                has_head |= prev == head.id();
                 deltas.extend(manifest.deltas);
                 from = link.key().to_vec();
                 from.push(0);
             }
             if !read.more() {
-                return Ok(deltas);
+                return has_head.then_some(deltas).ok_or_else(|| broken(head.id()));
             }
         }
     }
@@ -237,7 +246,7 @@ impl Ledger for EtcdLedger {
         if let Some(why) = lacks(&saved, &scope, Some(&reign), &head) {
             return Err(CommitError::Behind(why));
         }
-        let deltas = Self::deltas(&self.link, &self.keys).await?;
+        let deltas = Self::deltas(&self.link, &self.keys, &head).await?;
         let (output, begun) = (self.output.clone(), head.clone());
         let opened = blocking(move || {
             output.check(&deltas).map_err(broken)?;

@@ -86,8 +86,16 @@ pub async fn restore(
     let saved = blocking(move || backup.read().map_err(broken)).await?;
     let first = first_candidate(link, keys).await.map_err(unknown)?;
     let leads = first.map(|kv| reign(u64::try_from(kv.create_revision()).unwrap_or(0), kv.key()));
+    if saved.is_empty() {
+        let text = "no leader has ever used this folder, so nothing is kept in it: correct --out";
+        return Err(CommitError::Broken(text.to_owned()));
+    }
     let (head, revision) = EtcdLedger::head(link, keys).await?;
-    if lacks(&saved, &scope, leads.as_ref(), &head).is_none() {
+    let is_whole = match EtcdLedger::deltas(link, keys, &head).await {
+        Err(CommitError::Broken(_)) => false,
+        read => read.map(|_| true)?,
+    };
+    if is_whole && lacks(&saved, &scope, leads.as_ref(), &head).is_none() {
         return Ok("nothing is missing: etcd holds the chain of this folder".to_owned());
     };
     let (newest, chain) = (newest(&saved)?.clone(), output.clone());

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use prost::Message;
 use prost::bytes::Bytes;
 
+use super::clean::SCRATCH;
 use super::error::StoreError;
 use crate::wire::{Delta, Part, Plan};
 
@@ -93,7 +94,9 @@ impl Output {
     #[must_use]
     pub fn fence_path(&self, worker: &str) -> Option<PathBuf> {
         let name = format!("{worker}.mark");
-        is_plain(&name).then(|| self.folder.join("fences").join(name))
+        // The name of a delta that is being written, of another worker.
+        let is_scratch = worker.ends_with(SCRATCH);
+        (is_plain(&name) && !is_scratch).then(|| self.folder.join("fences").join(name))
     }
 
     /// Checks that each of these deltas is there in its full length.

@@ -3,7 +3,6 @@
 use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
 
-use examples::etcd::EtcdLedger;
 use rustix::process::Signal;
 use tokio::time::Instant;
 
@@ -58,8 +57,7 @@ async fn after_a_worker_is_killed_its_shards_move_from_the_last_epoch() {
     stage.holds_shards("w2").await;
     stage.expect_equal().await;
     // Each has removed its own; what is of a worker that is not there stays.
-    let deltas = EtcdLedger::deltas(&stage.link, &stage.keys).await.unwrap();
-    let mut named: Vec<String> = deltas.into_iter().map(|delta| delta.name).collect();
+    let mut named = Vec::from_iter(stage.deltas().await);
     named.push("1-1-w9".to_owned());
     named.sort();
     stage

@@ -1,17 +1,28 @@
 //! The one command: its result, and that nothing of it stays behind.
 
+use std::io::{BufRead, BufReader};
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::Duration;
 
-/// Processes whose command line names this folder.
-fn processes(folder: &Path) -> usize {
-    let folder = folder.to_str().unwrap();
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+
+/// Processes whose command line has this in it.
+fn pids(part: &str) -> Vec<Pid> {
     let all = std::fs::read_dir("/proc").unwrap().filter_map(Result::ok);
-    let lines = all.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
-    lines
-        .filter(|line| String::from_utf8_lossy(line).contains(folder))
-        .count()
+    let has_part = |entry: &std::fs::DirEntry| {
+        let line = std::fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        String::from_utf8_lossy(&line).contains(part)
+    };
+    let pid = |entry: std::fs::DirEntry| entry.file_name().to_str()?.parse().ok();
+    let found = all.filter(has_part).filter_map(pid);
+    found.filter_map(Pid::from_raw).collect()
+}
+
+/// How many processes name this folder.
+fn processes(folder: &Path) -> usize {
+    pids(folder.to_str().unwrap()).len()
 }
 
 /// Asks until there is an answer: another process changes something, and there is
@@ -26,16 +37,38 @@ fn until(what: &str, mut ask: impl FnMut() -> bool) {
     panic!("never: {what}");
 }
 
-fn cluster(out: &Path, more: &[&str]) -> Child {
-    Command::new(env!("CARGO_BIN_EXE_cluster"))
+fn command(out: &Path, more: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_cluster"));
+    command
         .arg("--out")
         .arg(out)
         .args(more)
-        .stdin(Stdio::null())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap()
+        .stdin(Stdio::null());
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+fn cluster(out: &Path, more: &[&str]) -> Child {
+    command(out, more).spawn().unwrap()
+}
+
+/// Waits until it tells where its etcd is; returns with it what asks `meta` there.
+fn started(out: &Path, mut cluster: Child) -> (Child, impl Fn(&str) -> String) {
+    let mut line = String::new();
+    let told = cluster.stderr.take().unwrap();
+    BufReader::new(told).read_line(&mut line).unwrap();
+    let endpoint = line.split_whitespace().nth(1).unwrap();
+    let endpoint = endpoint.trim_end_matches(',').to_owned();
+    let out = out.to_owned();
+    let meta = move |verb: &str| {
+        let mut meta = Command::new(env!("CARGO_BIN_EXE_meta"));
+        meta.args([verb, "--etcd", &endpoint]);
+        if verb == "restore" {
+            meta.arg("--out").arg(&out);
+        }
+        text(&meta.output().unwrap())
+    };
+    (cluster, meta)
 }
 
 fn text(output: &Output) -> String {
@@ -59,6 +92,33 @@ fn a_cluster_counts_to_an_equal_result_and_leaves_no_process() {
     let again = cluster(&out, &[input]).wait_with_output().unwrap();
     assert_eq!(again.status.code(), Some(0), "{}", text(&again));
     assert_eq!(processes(&out), 0);
+}
+
+/// Its input is in the chain that the folder keeps: to add it to the new etcd, too, would
+/// count it twice once that chain is back.
+#[test]
+fn a_cluster_whose_etcd_was_emptied_adds_nothing_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let (input, out) = (folder.path().join("input"), folder.path().join("out"));
+    let words = "some words, and words again\n".repeat(2_000);
+    std::fs::write(&input, &words).unwrap();
+    let input = input.to_str().unwrap();
+    let (mut first, status) = started(&out, cluster(&out, &["--stay", input]));
+    let all = format!("bytes {0} of {0}\n", words.len());
+    until("all is counted", || status("status").contains(&all));
+    kill_process(Pid::from_child(&first), Signal::TERM).unwrap();
+    assert_eq!(first.wait().unwrap().code(), Some(130));
+    std::fs::remove_dir_all(out.join("etcd")).unwrap();
+
+    let (again, meta) = started(&out, cluster(&out, &[input]));
+    until("it says what to do", || {
+        meta("status").contains("run `meta restore` once")
+    });
+    let restored = meta("restore");
+    assert!(restored.contains("the chain is restored"), "{restored}");
+    let ended = again.wait_with_output().unwrap();
+    assert_eq!(ended.status.code(), Some(0), "{}", text(&ended));
+    assert!(text(&ended).contains("equal to a plain count"));
 }
 
 #[test]
@@ -86,6 +146,28 @@ fn what_cannot_be_counted_ends_the_command_with_a_line_and_no_process() {
     let ended = stays.wait_with_output().unwrap();
     assert_eq!(ended.status.code(), Some(2), "{}", text(&ended));
     assert!(text(&ended).contains("has changed"), "{}", text(&ended));
+    assert_eq!(processes(&out), 0);
+}
+
+/// As by Ctrl-C in a terminal, which is for a whole group of processes.
+#[test]
+fn its_etcd_is_started_again_and_an_interrupt_of_its_group_ends_it_in_order() {
+    let folder = tempfile::tempdir().unwrap();
+    let (input, out) = (folder.path().join("input"), folder.path().join("out"));
+    std::fs::write(&input, "a few words\n").unwrap();
+    let mut command = command(&out, &["--stay", input.to_str().unwrap()]);
+    let (mut first, meta) = started(&out, command.process_group(0).spawn().unwrap());
+    let counts = || meta("status").contains("bytes 12 of 12\n");
+    until("all is counted", counts);
+    let data = out.join("etcd").to_str().unwrap().to_owned();
+    let etcd = || pids(&data).into_iter().next();
+    let killed = etcd().unwrap();
+    kill_process(killed, Signal::KILL).unwrap();
+    until("another etcd", || {
+        etcd().is_some_and(|pid| pid != killed) && counts()
+    });
+    kill_process_group(Pid::from_child(&first), Signal::INT).unwrap();
+    assert_eq!(first.wait().unwrap().code(), Some(130));
     assert_eq!(processes(&out), 0);
 }
 

@@ -70,11 +70,47 @@ async fn after_etcd_lost_everything_one_step_brings_back_all_that_was_committed(
     stage.expect_equal().await;
 }
 
+/// A leader that knew of the first links only would remove the files of the others.
+#[tokio::test]
+async fn a_chain_that_lacks_its_last_links_is_restored_and_no_file_of_it_removed() {
+    let mut stage = Stage::start(2, 2).await;
+    stage.add(&stage.file("one", 50_000)).await.unwrap();
+    stage.commits(5).await;
+    let (leader, ..) = stage.leader(0).await;
+    stage.fleet.member(&leader).unwrap().signal(Signal::STOP);
+    let (before, last) = (stage.deltas().await, stage.head().await.id());
+    let key = stage.keys.link(last);
+    stage.client().await.delete(key, None).await.unwrap();
+    stage.fleet.member(&leader).unwrap().kill();
+    let is_told = || async {
+        stage
+            .logs()
+            .contains("run `meta restore` once")
+            .then_some(())
+    };
+    stage.until("a leader that sees it", is_told).await;
+
+    let (code, text) = stage.restore();
+    assert_eq!(code, Some(0), "{text}");
+    assert!(text.contains("the chain is restored"), "{text}");
+    // Who saw it has ended, as by any input that cannot be used.
+    for name in ["meta-1", "meta-2"] {
+        stage.fleet.member(name).unwrap().restart().unwrap();
+    }
+    let files = stage.output.deltas();
+    assert!(before.iter().all(|name| files.join(name).exists()));
+    stage.expect_equal().await;
+}
+
 /// The same commands on an etcd that has all: they change nothing.
 #[tokio::test]
 async fn where_nothing_is_lost_nothing_is_restored() {
     let stage = Stage::start(1, 1).await;
     stage.add(&stage.file("one", 20_000)).await.unwrap();
+    let wrong = tempfile::tempdir().unwrap();
+    let (code, text) = stage.restore_from(wrong.path());
+    assert_eq!(code, Some(2), "{text}");
+    assert!(text.contains("correct --out"), "{text}");
     let (code, text) = stage.restore();
     assert_eq!(code, Some(0), "{text}");
     assert!(text.contains("nothing is missing"), "{text}");

@@ -214,15 +214,23 @@ impl Stage {
 
     /// The names of all committed deltas.
     pub(crate) async fn deltas(&self) -> BTreeSet<String> {
-        let deltas = EtcdLedger::deltas(&self.link, &self.keys).await.unwrap();
+        let head = self.head().await;
+        let deltas = EtcdLedger::deltas(&self.link, &self.keys, &head)
+            .await
+            .unwrap();
         deltas.into_iter().map(|delta| delta.name).collect()
     }
 
     /// Runs `meta restore`; returns its exit code and what it says.
     pub(crate) fn restore(&self) -> (Option<i32>, String) {
+        self.restore_from(self.output.folder())
+    }
+
+    /// Runs `meta restore` with this output folder.
+    pub(crate) fn restore_from(&self, out: &Path) -> (Option<i32>, String) {
         let output = Command::new(env!("CARGO_BIN_EXE_meta"))
             .args(["restore", "--etcd", self.etcd.endpoint(), "--out"])
-            .arg(self.output.folder())
+            .arg(out)
             .output()
             .unwrap();
         let text = [output.stdout, output.stderr].concat();
