@@ -44,9 +44,40 @@ pub struct Networks {
     hosts: PathBuf,
 }
 
+/// The programs that are run, with their packages.
+const TOOLS: [(&str, &str); 9] = [
+    ("unshare", "util-linux"),
+    ("nsenter", "util-linux"),
+    ("setpriv", "util-linux"),
+    ("mount", "mount"),
+    ("sh", "dash"),
+    ("ip", "iproute2"),
+    ("tc", "iproute2"),
+    ("strace", "strace"),
+    ("etcd", "etcd-server"),
+];
+
+/// Says what is missing on this machine, if something is.
+fn missing() -> Option<String> {
+    if !rustix::process::geteuid().is_root() {
+        return Some("networks of its own take root: start it as root".to_owned());
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    let is_there = |tool: &str| folders.iter().any(|folder| folder.join(tool).is_file());
+    let is_named = |tool: &str| tool == "etcd" && std::env::var_os("ETCD").is_some();
+    let (tool, package) = TOOLS
+        .into_iter()
+        .find(|(tool, _)| !is_there(tool) && !is_named(tool))?;
+    Some(format!("{tool} is missing: install the package {package}"))
+}
+
 /// Replaces this process by the same program in namespaces of its own; returns only where
 /// that fails.
 pub fn enter(args: impl IntoIterator<Item = std::ffi::OsString>) -> io::Error {
+    if let Some(missing) = missing() {
+        return io::Error::other(missing);
+    }
     let own = match std::env::current_exe() {
         Ok(own) => own,
         Err(error) => return error,

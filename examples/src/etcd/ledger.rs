@@ -101,11 +101,9 @@ impl EtcdLedger {
         keys: &Keys,
         head: &Manifest,
     ) -> Result<Vec<Delta>, CommitError> {
-        let broken = |at: Epoch| {
-            CommitError::Broken(format!(
-                "the chain in etcd is broken at epoch {at}: run `meta restore` once"
-            ))
-        };
+        let text =
+            |at| format!("the chain in etcd is broken at epoch {at}: run `meta restore` once");
+        let broken = |at: Epoch| CommitError::Broken(text(at));
         let (mut from, prefix) = (keys.chain().into_bytes(), keys.chain());
         // The first key that does not begin with the prefix: '/' is followed by '0'.
         let end = prefix[..prefix.len() - 1].to_owned() + "0";
@@ -390,7 +388,7 @@ fn decode(value: &KeyValue) -> Result<Manifest, CommitError> {
     Manifest::decode(value.value()).map_err(|_| {
         let key = String::from_utf8_lossy(value.key());
         CommitError::Broken(format!(
-            "the key {key} in etcd holds something else: use another --name"
+            "the key {key} in etcd holds something else: use another --loop"
         ))
     })
 }
