@@ -1,3 +1,4 @@
+mod gate;
 mod reset;
 
 use std::io;
