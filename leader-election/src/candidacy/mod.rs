@@ -151,7 +151,7 @@ impl Candidacy {
                     Some(_) => Again::AfterTimeout,
                     None => Again::Soon,
                 };
-                self.failed = true;
+                self.failed |= self.is_leading();
                 self.renewals.failed(now, attempt, again);
                 self.refused(now, error, out);
             }
@@ -331,7 +331,6 @@ impl Candidacy {
         };
         if now + self.timing.least_left() <= deadline {
             self.stage = Stage::Leading { deadline };
-            self.failed = false;
             self.retry_at = Some(now);
             out.push(Action::Announce(deadline));
         }

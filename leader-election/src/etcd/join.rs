@@ -9,8 +9,9 @@ use etcd_client::{
 
 use super::{
     failure::{is_lease_taken, to_error},
+    keys::lease_of,
     queue::{reads, token},
-    store::{EtcdStore, incomplete, lease_of, seconds},
+    store::{EtcdStore, incomplete, seconds},
 };
 use crate::{CandidateId, Error, ErrorKind, Place, Store};
 

@@ -99,6 +99,11 @@ impl Keys {
     }
 }
 
+/// A candidate's lease has its id, so that a grant without an answer can be repeated.
+pub(super) fn lease_of(id: CandidateId) -> i64 {
+    i64::try_from(id.as_u64()).unwrap_or(i64::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -73,10 +73,11 @@ impl EtcdStore {
             let call = |mut client: Client| async move { client.get(from, Some(options)).await };
             match self.link.raw(call).await? {
                 Ok(page) => return Ok(page),
-                Err(error) if is_answer_too_large(&error) && *size > 1 => *size /= 4,
+                Err(error) if is_answer_too_large(&error) && *size > 1 => {
+                    *size = (*size / 4).max(1);
+                }
                 Err(error) => return Err(to_error(error)),
             }
-            *size = (*size).max(1);
         }
     }
 }

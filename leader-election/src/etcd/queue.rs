@@ -9,7 +9,7 @@ use etcd_client::{
     GetOptions, GetResponse, KeyValue, SortOrder, SortTarget, TxnOp, TxnOpResponse, TxnResponse,
 };
 
-use super::{keys::Keys, store::lease_of};
+use super::keys::{Keys, lease_of};
 use crate::{Loss, Place, Standing};
 
 /// How many keys before the own one are read: the nearest that is a candidate is

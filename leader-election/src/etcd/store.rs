@@ -20,7 +20,7 @@ use tonic::Status;
 use super::{
     failure::{is_lease_gone, to_error},
     floor::Floor,
-    keys::Keys,
+    keys::{Keys, lease_of},
     link::Link,
     pages::{Bring, NEWEST},
     queue::{Ahead, Proof, View, token},
@@ -331,11 +331,6 @@ fn news(response: &WatchResponse, own: &[u8], token_: u64) -> News {
         }
     };
     response.events().iter().map(of).max().unwrap_or(News::None)
-}
-
-/// A candidate's lease has its id, so that a grant without an answer can be repeated.
-pub(super) fn lease_of(id: CandidateId) -> i64 {
-    i64::try_from(id.as_u64()).unwrap_or(i64::MAX)
 }
 
 /// Returns a TTL as etcd counts it.
