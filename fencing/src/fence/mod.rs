@@ -71,9 +71,10 @@ impl Fence {
     ///
     /// A missing file starts without a mark; its folder must exist and be writable.
     /// Beside it lie `<path>.lock` and, during a write, `<path>.tmp`, so no mark has such
-    /// a name; do not remove them while the fence is open. The file is locked until the last clone and the
-    /// last [`Admission`] of this fence are dropped, and until a write that then still
-    /// runs has ended. Use a local file system: on network ones the lock may not hold.
+    /// a name; do not remove them while the fence is open. The file is locked until the
+    /// last clone and the last [`Admission`] of this fence are dropped, and until a write
+    /// that then still runs has ended. Use a local file system: on network ones the lock
+    /// may not hold.
     ///
     /// One path for one mark: by a hard link of the file it is another fence. After a
     /// `fork` the fence stays the parent's: in the child it stores nothing, so that no

@@ -148,7 +148,8 @@ impl Guard {
     /// Moves the deadline to a later one, after a confirmed renewal.
     ///
     /// [`deadline`](crate::deadline) makes it of when the renewal was *sent* and the
-    /// time to live. The later of the old and the new deadline holds. Zero means that the lease is over: a loss, at once and final.
+    /// time to live. The later of the old and the new deadline holds. Zero means that the
+    /// lease is over: a loss, at once and final.
     ///
     /// Changes nothing from the cancel point on or after [`finish`](Self::finish):
     /// what was refused or cancelled once stays so. Waits for nothing but others who set

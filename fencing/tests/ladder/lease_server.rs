@@ -6,7 +6,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::thread;
 use std::time::Duration;
 
-use fencing::boot_time;
+use fencing::{boot_time, deadline};
 
 /// What happens to a request.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -157,6 +157,6 @@ impl Lessee {
         let mut ttl = [0; 8];
         self.0.read_exact(&mut ttl)?;
         let ttl = Duration::from_millis(u64::from_le_bytes(ttl));
-        Ok(sent + ttl / 1000 * 999)
+        Ok(deadline(sent, ttl))
     }
 }

@@ -22,9 +22,6 @@ use std::time::Duration;
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-/// The clocks of two machines may differ in rate by one part in so many.
-const DRIFT: u32 = 1000;
-
 const SCHEMA: &str = "
     CREATE TABLE IF NOT EXISTS lease (
         name TEXT PRIMARY KEY, holder TEXT NOT NULL, ttl_ms INTEGER NOT NULL,
@@ -129,7 +126,7 @@ impl Candidate {
         Ok(token.map(|token| Lease {
             token,
             // Before the take was sent: the others count from later.
-            deadline: now + without_drift(self.ttl),
+            deadline: fencing::deadline(now, self.ttl),
             name: self.name.clone(),
             ttl: self.ttl,
             clock: self.clock,
@@ -164,7 +161,7 @@ impl Lease {
         if db.execute(RENEW, params![self.name, self.token])? == 0 {
             return Ok(None);
         }
-        self.deadline = sent + without_drift(self.ttl);
+        self.deadline = fencing::deadline(sent, self.ttl);
         Ok(Some(self.deadline))
     }
 
@@ -177,10 +174,6 @@ impl Lease {
         db.execute(RELEASE, params![self.name, self.token])?;
         Ok(())
     }
-}
-
-fn without_drift(ttl: Duration) -> Duration {
-    ttl - ttl / DRIFT
 }
 
 #[cfg(test)]
