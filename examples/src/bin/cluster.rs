@@ -200,10 +200,12 @@ impl Cluster<'_> {
     /// to the one in the folder, which `meta restore` puts back where etcd was rebuilt.
     async fn has_input(&self) -> Result<bool, Error> {
         let (head, _) = EtcdLedger::head(&self.link, &self.keys).await?;
+        if !head.parts.is_empty() {
+            return Ok(true);
+        }
         let output = self.output.clone();
         let saved = tokio::task::spawn_blocking(move || Backup::of(&output).read()).await??;
-        let mut heads = saved.iter().map(|saved| &saved.head);
-        Ok(!head.parts.is_empty() || heads.any(|head| !head.parts.is_empty()))
+        Ok(saved.iter().any(|saved| !saved.head.parts.is_empty()))
     }
 
     /// The default one where etcd is out of reach, say while it starts again.

@@ -1,12 +1,11 @@
 //! What a lease of some length tolerates, and how long a failover takes with it.
 
-use std::io::Write;
 use std::process::ExitCode;
 
 use examples::cli::LeaseArgs;
 use examples::lease::{Lease, sheet};
 use examples::process::code::DONE;
-use examples::process::{arguments, complain, exit};
+use examples::process::{arguments, complain, exit, say};
 
 const PROGRAM: &str = "lease-calculator";
 
@@ -17,8 +16,7 @@ fn main() -> ExitCode {
     };
     match Lease::new(&args) {
         Ok(lease) => {
-            // Fails where nobody reads.
-            let _ = std::io::stdout().write_all(sheet(&lease).as_bytes());
+            say(sheet(&lease));
             exit(DONE)
         }
         Err(misfit) => exit(complain(PROGRAM, &misfit.to_string())),

@@ -84,12 +84,12 @@ pub async fn restore(
     let backup = Backup::of(&output);
     // First: what a running loop keeps from here on is no sign that etcd lacks it.
     let saved = blocking(move || backup.read().map_err(broken)).await?;
-    let first = first_candidate(link, keys).await.map_err(unknown)?;
-    let leads = first.map(|kv| reign(u64::try_from(kv.create_revision()).unwrap_or(0), kv.key()));
     if saved.is_empty() {
         let text = "no leader has ever used this folder, so nothing is kept in it: correct --out";
         return Err(CommitError::Broken(text.to_owned()));
     }
+    let first = first_candidate(link, keys).await.map_err(unknown)?;
+    let leads = first.map(|kv| reign(u64::try_from(kv.create_revision()).unwrap_or(0), kv.key()));
     let (head, revision) = EtcdLedger::head(link, keys).await?;
     let is_whole = match EtcdLedger::deltas(link, keys, &head).await {
         Err(CommitError::Broken(_)) => false,

@@ -166,13 +166,10 @@ impl Injection<'_> {
     /// trap.
     pub(super) async fn spring(&mut self, trap: Trap, key: Option<&[u8]>) -> io::Result<()> {
         let before = self.arena.proxy.trapped();
-        match key {
-            Some(key) => self.arena.proxy.set_for(trap, key),
-            None => self.arena.proxy.set(trap),
-        }
+        self.arena.proxy.set(trap, key);
         self.tend_while(SOON, |proxy| proxy.trapped() == before)
             .await?;
-        self.arena.proxy.set(Trap::Open);
+        self.arena.proxy.set(Trap::Open, None);
         Ok(())
     }
 

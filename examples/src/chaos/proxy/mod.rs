@@ -100,15 +100,10 @@ impl Proxy {
         Ok(Self { shared, accepting })
     }
 
-    /// Sets what becomes of the next commit.
-    pub fn set(&self, trap: Trap) {
-        *self.shared.trap() = Set { trap, key: None };
-    }
-
-    /// Sets what becomes of the next commit that names this leader's key: one of another
-    /// leader, sent before, may still come.
-    pub fn set_for(&self, trap: Trap, key: &[u8]) {
-        let key = Some(key.to_vec());
+    /// Sets what becomes of the next commit; or, with a leader's key, of the next one that
+    /// names it: one of another leader, sent before, may still come.
+    pub fn set(&self, trap: Trap, key: Option<&[u8]>) {
+        let key = key.map(<[u8]>::to_vec);
         *self.shared.trap() = Set { trap, key };
     }
 
