@@ -111,10 +111,15 @@ fn config() -> WatchdogConfig {
 /// Guards a lease that ends after [`LEAD`], and tells the parent when.
 fn guard(config: WatchdogConfig) -> (Watchdog, Guard) {
     let watchdog = Watchdog::start(config).unwrap();
+    let guard = guard_of(&watchdog);
+    (watchdog, guard)
+}
+
+fn guard_of(watchdog: &Watchdog) -> Guard {
     let deadline = boot_time() + LEAD;
     let guard = watchdog.guard(7, deadline).unwrap();
     child::tell_deadline(deadline);
-    (watchdog, guard)
+    guard
 }
 
 /// Blocks this thread for ever.
