@@ -115,15 +115,8 @@ impl Candidacy {
             Stage::Verifying(Some(win)) => win.hold_until,
             _ => None,
         };
-        let renewal = self.renews().then(|| self.renewals.next_due()).flatten();
+        let renewal = self.renewals.next_due();
         [stage, renewal, self.retry_at].into_iter().flatten().min()
-    }
-
-    fn renews(&self) -> bool {
-        matches!(
-            self.stage,
-            Stage::Waiting | Stage::Verifying(_) | Stage::Leading { .. }
-        )
     }
 
     fn accept(&mut self, now: Duration, input: Input, out: &mut Vec<Action>) {
@@ -354,7 +347,7 @@ impl Candidacy {
             self.confirm(now, None, out);
         }
         self.leave_on(now, out);
-        if self.renews() && self.renewals.next_due().is_some_and(|due| due <= now) {
+        if self.renewals.next_due().is_some_and(|due| due <= now) {
             let limit = match self.stage {
                 Stage::Leading { deadline } => limit.min(deadline - now),
                 _ => limit,

@@ -1,6 +1,6 @@
 //! Follows who leads.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use etcd_client::{Client, EventType, GetOptions, KeyValue, Txn, TxnOp, WatchResponse};
 use tokio::{sync::watch, time::timeout_at};
@@ -21,7 +21,8 @@ const PATIENCE: u32 = 6;
 /// The queue as the watch tells it: keys only, values may be large.
 #[derive(Debug, Default)]
 struct Queue {
-    places: BTreeMap<i64, Vec<u8>>,
+    /// By when they were created; a transaction of another client may create several.
+    places: BTreeSet<(i64, Vec<u8>)>,
     created: HashMap<Vec<u8>, i64>,
 }
 
@@ -29,6 +30,7 @@ struct Queue {
 #[derive(Debug)]
 struct Shown {
     created: i64,
+    key: Vec<u8>,
     written: i64,
     leader: Leader,
 }
@@ -37,7 +39,7 @@ struct Shown {
 
 impl Queue {
     fn first(&self) -> Option<(i64, &[u8])> {
-        let (created, key) = self.places.first_key_value()?;
+        let (created, key) = self.places.first()?;
         Some((*created, key))
     }
 
@@ -45,14 +47,14 @@ impl Queue {
         if keys.is_candidate(kv.key()) {
             self.leave(kv.key());
             let key = kv.key().to_vec();
-            self.places.insert(kv.create_revision(), key.clone());
+            self.places.insert((kv.create_revision(), key.clone()));
             self.created.insert(key, kv.create_revision());
         }
     }
 
     fn leave(&mut self, key: &[u8]) {
-        if let Some(created) = self.created.remove(key) {
-            self.places.remove(&created);
+        if let Some((key, created)) = self.created.remove_entry(key) {
+            self.places.remove(&(created, key));
         }
     }
 
@@ -67,7 +69,8 @@ impl Queue {
                 EventType::Put => {
                     self.enter(keys, kv);
                     let same = shown.as_mut().filter(|shown| {
-                        shown.created == kv.create_revision() && shown.written < kv.mod_revision()
+                        shown.is(kv.create_revision(), kv.key())
+                            && shown.written < kv.mod_revision()
                     });
                     if let Some(shown) = same {
                         shown.written = kv.mod_revision();
@@ -76,6 +79,14 @@ impl Queue {
                 }
             }
         }
+    }
+}
+
+// ===== impl Shown =====
+
+impl Shown {
+    fn is(&self, created: i64, key: &[u8]) -> bool {
+        self.created == created && self.key == key
     }
 }
 
@@ -112,7 +123,8 @@ impl EtcdStore {
         let mut candidates = BTreeMap::new();
         let take = |kv: &KeyValue| {
             if self.keys.is_candidate(kv.key()) {
-                candidates.insert(kv.create_revision(), self.leader(kv, &life));
+                let place = (kv.create_revision(), kv.key().to_vec());
+                candidates.insert(place, self.leader(kv, &life));
             }
         };
         self.pages(Bring::KeysAndValues, NEWEST, take).await?;
@@ -156,7 +168,7 @@ impl EtcdStore {
         match queue.first() {
             None => *shown = None,
             Some((created, key)) => {
-                if shown.as_ref().is_none_or(|shown| shown.created != created) {
+                if shown.as_ref().is_none_or(|shown| !shown.is(created, key)) {
                     let Some(read) = self.read_leader(created, key).await? else {
                         return Ok(false);
                     };
@@ -188,6 +200,7 @@ impl EtcdStore {
         let own = own.filter(|kv| kv.create_revision() == created);
         Ok(own.map(|kv| Shown {
             created,
+            key: key.to_vec(),
             written: kv.mod_revision(),
             leader: self.leader(kv, &life_of(life.kvs())),
         }))

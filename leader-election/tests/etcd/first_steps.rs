@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use leader_election::{Election, ErrorKind, Loss, Resigned, etcd::EtcdElection};
-
+use etcd_client::{Txn, TxnOp};
+use leader_election::{Election, ErrorKind, Leader, Loss, Resigned, etcd::EtcdElection};
 use tokio::time::Instant;
 
 use crate::{campaign, config, join, lead, queued, server::Etcd, soon, together::together};
@@ -17,6 +17,7 @@ together! {
     observers_see_each_leader_its_values_and_nobody,
     a_deleted_key_ends_the_leadership_at_once,
     nested_elections_do_not_see_each_other,
+    places_of_one_transaction_are_all_seen,
     what_others_keep_under_the_name_may_be_larger_than_an_answer,
 }
 
@@ -91,13 +92,35 @@ async fn observers_see_each_leader_its_values_and_nobody() {
     assert_eq!(shown.scope, leadership.scope());
     for value in [b"b", b"c"] {
         leadership.proclaim(value).await.unwrap();
-        let is_new = |shown: &Option<leader_election::Leader>| {
-            shown.as_ref().is_some_and(|shown| shown.value == value)
-        };
+        let is_new =
+            |shown: &Option<Leader>| shown.as_ref().is_some_and(|shown| shown.value == value);
         let shown = soon(seen.wait_for(is_new)).await.unwrap().clone();
         assert_eq!(shown.unwrap().token, leadership.token());
     }
     leadership.resign().await;
+    soon(seen.wait_for(Option::is_none)).await.unwrap();
+}
+
+async fn places_of_one_transaction_are_all_seen() {
+    let etcd = Etcd::start().await;
+    let election = join(&etcd, 300).await;
+    // The queue is read anew after a TTL, which would hide a mistake.
+    let mut seen = election.observe();
+    let mut client = etcd.client().await;
+    let places = ["e/a1", "e/b2"].map(|key| TxnOp::put(key, key, None));
+    client.txn(Txn::new().and_then(places)).await.unwrap();
+    let all = election.candidates().await.unwrap();
+    let values: Vec<_> = all.iter().map(|one| one.value.as_slice()).collect();
+    assert_eq!(values, [b"e/a1", b"e/b2"]);
+    for place in ["e/a1", "e/b2"] {
+        let is_shown = |shown: &Option<Leader>| {
+            shown
+                .as_ref()
+                .is_some_and(|shown| shown.value == place.as_bytes())
+        };
+        soon(seen.wait_for(is_shown)).await.unwrap();
+        client.delete(place, None).await.unwrap();
+    }
     soon(seen.wait_for(Option::is_none)).await.unwrap();
 }
 
@@ -155,7 +178,7 @@ async fn what_others_keep_under_the_name_may_be_larger_than_an_answer() {
     assert_eq!(shown.unwrap().token, leader.token());
 
     leader.resign().await;
-    let next = |shown: &Option<leader_election::Leader>| {
+    let next = |shown: &Option<Leader>| {
         shown
             .as_ref()
             .is_some_and(|shown| shown.token == all[1].token)

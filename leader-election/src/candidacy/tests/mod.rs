@@ -78,6 +78,20 @@ fn deadline_counts_from_send_not_from_reply() {
 }
 
 #[test]
+fn the_end_of_the_lease_is_a_time_to_wake_at() {
+    let mut core = candidate();
+    lead(&mut core, at(0.0));
+    loop {
+        let wake = core.next_wake().unwrap();
+        let actions = core.step(wake, Input::Tick);
+        if has(&actions, |action| matches!(action, Action::End(_))) {
+            assert_eq!(wake, at(9.99));
+            break;
+        }
+    }
+}
+
+#[test]
 fn a_win_needs_a_renewal_that_was_sent_after_it() {
     let mut core = candidate();
     core.step(at(0.0), Input::Start);
