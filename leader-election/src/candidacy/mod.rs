@@ -121,7 +121,6 @@ impl Candidacy {
 
     fn accept(&mut self, now: Duration, input: Input, out: &mut Vec<Action>) {
         match (self.stage, input) {
-            (Stage::Over, _) => {}
             (Stage::Idle, Input::Start) => {
                 self.stage = Stage::Granting;
                 self.retry_at = Some(now);

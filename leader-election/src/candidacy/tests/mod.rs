@@ -1,5 +1,6 @@
 //! One rule of the protocol each.
 
+mod answers;
 mod leaving;
 mod retries;
 
