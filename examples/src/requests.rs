@@ -5,6 +5,13 @@ use std::path::PathBuf;
 
 use tonic::async_trait;
 
+/// The answer to [`RequestKind::Finish`].
+pub const FINISHED: &str = "nothing is added from here on";
+
+/// Why nothing is added after it.
+pub const CLOSED: &str = "the loop was told to finish: what is to be counted now needs a new one, \
+                          with another name and output folder";
+
 /// Something a user asks for; it takes effect with a commit, or is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use examples::cli::ClusterArgs;
 use examples::cluster::{EtcdServer, Fleet, Plan, Verdict, View};
-use examples::etcd::{Errand, EtcdLedger, Keys, Link};
+use examples::etcd::{Errand, EtcdLedger, Keys, Link, told};
 use examples::input::default_input;
 use examples::process::code::{DONE, INTERRUPTED, NOT_EQUAL};
 use examples::process::{self, cancel_on_signal, exit};
@@ -220,14 +220,8 @@ impl Cluster<'_> {
     }
 
     async fn status(&self) -> String {
-        let key = self.keys.status();
-        let read = self
-            .link
-            .call(|mut client| async move { client.get(key, None).await });
-        let read = read.await.ok();
-        let told = read.as_ref().and_then(|read| read.kvs().first());
-        let told = told.and_then(|kv| kv.value_str().ok());
-        told.unwrap_or("nobody has led yet").to_owned()
+        let told = told(&self.link, &self.keys).await;
+        told.unwrap_or_else(|error| error.to_string())
     }
 
     async fn verdict(&self) -> Result<Verdict, Error> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use examples::cli::{AskArgs, MetaArgs, MetaCommand, RestoreArgs, RunArgs, StoreArgs};
-use examples::etcd::{Board, Errand, EtcdLedger, Failed, Keys, Link, publish, restore};
+use examples::etcd::{Board, Errand, EtcdLedger, Failed, Keys, Link, publish, restore, told};
 use examples::input::Parts;
 use examples::journal::Journal;
 use examples::meta::{Candidate, Ended, NoHooks, Settings};
@@ -146,15 +146,9 @@ async fn errand(args: &AskArgs, kind: RequestKind, stop: &CancellationToken) -> 
 
 async fn status(args: &StoreArgs) -> u8 {
     let (link, keys) = store(args);
-    let key = keys.status();
-    let read = link.call(|mut client| async move { client.get(key, None).await });
-    match read.await {
-        Ok(read) => {
-            let told = read
-                .kvs()
-                .first()
-                .map(|kv| kv.value_str().unwrap_or_default());
-            say(told.unwrap_or("nobody has led yet"));
+    match told(&link, &keys).await {
+        Ok(told) => {
+            say(told);
             DONE
         }
         Err(error) => complain(&error.to_string()),

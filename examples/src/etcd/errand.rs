@@ -8,13 +8,18 @@ use std::fmt;
 use std::time::Duration;
 
 use etcd_client::{
-    Compare, CompareOp, DeleteOptions, LeaseGrantOptions, PutOptions, Txn, TxnOp, TxnResponse,
+    Compare, CompareOp, DeleteOptions, KeyValue, LeaseGrantOptions, PutOptions, Txn, TxnOp,
+    TxnResponse,
 };
+use prost::Message;
 use tokio::time::{Instant, sleep};
 
+use super::bulletin::told;
 use super::keys::Keys;
+use super::ledger::EtcdLedger;
 use super::link::{Link, Unreachable, reads};
-use crate::requests::RequestKind;
+use crate::requests::{CLOSED, FINISHED, RequestKind};
+use crate::wire::Manifest;
 
 /// How often it looks for the answer, and the pause after a failed call.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -64,6 +69,12 @@ impl Errand {
     /// A dropped request may still be served; else it vanishes a minute after `wait`.
     pub async fn run(self, wait: Duration) -> Result<String, Failed> {
         let deadline = Instant::now() + wait;
+        // A loop that is done has nobody left to answer.
+        if let Ok((head, _)) = EtcdLedger::head(&self.link, &self.keys).await
+            && let Some(settled) = self.settled_by(&head)
+        {
+            return settled;
+        }
         let lease = self.grant(wait, deadline).await?;
         // Unique like the lease, so that a repetition is recognized.
         let id = format!("{lease:016x}");
@@ -138,29 +149,41 @@ impl Errand {
                 .when([is_open])
                 .and_then([
                     TxnOp::delete(request, None::<DeleteOptions>),
-                    TxnOp::get(self.keys.status(), None),
+                    TxnOp::get(self.keys.head(), None),
                 ])
                 .or_else([TxnOp::get(answer, None)]),
         );
         let response = withdrawn.await?;
-        let found = first_text(&response);
+        let found = first(&response);
         if response.succeeded() {
-            return Ok(Err(Failed::Withdrawn(found)));
+            let head = found.and_then(|kv| Manifest::decode(kv.value()).ok());
+            if let Some(settled) = head.and_then(|head| self.settled_by(&head)) {
+                return Ok(settled);
+            }
+            let told = told(&self.link, &self.keys).await;
+            let told = told.unwrap_or_else(|error| format!("it cannot be read: {error}"));
+            return Ok(Err(Failed::Withdrawn(told)));
         }
+        let found = found.map(|kv| String::from_utf8_lossy(kv.value()).into_owned());
+        let found = found.unwrap_or_default();
         if found.is_empty() {
             let text = "etcd has lost the request, as it does when it is rebuilt";
             return Ok(Err(Failed::Unknown(text.to_owned())));
         }
         Ok(judge(&found))
     }
+
+    /// What a chain that takes nothing any more answers by itself.
+    fn settled_by(&self, head: &Manifest) -> Option<Result<String, Failed>> {
+        head.closed.then(|| match self.kind {
+            RequestKind::Add(_) => Err(Failed::Refused(CLOSED.to_owned())),
+            RequestKind::Finish => Ok(FINISHED.to_owned()),
+        })
+    }
 }
 
-fn first_text(response: &TxnResponse) -> String {
-    let read = reads(response).next();
-    let kv = read.as_ref().and_then(|read| read.kvs().first());
-    kv.map_or_else(String::new, |kv| {
-        String::from_utf8_lossy(kv.value()).into_owned()
-    })
+fn first(response: &TxnResponse) -> Option<KeyValue> {
+    reads(response).next()?.take_kvs().pop()
 }
 
 fn judge(answer: &str) -> Result<String, Failed> {

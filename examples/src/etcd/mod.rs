@@ -28,7 +28,7 @@ mod restore;
 mod sweep;
 
 pub use board::Board;
-pub use bulletin::publish;
+pub use bulletin::{publish, told};
 pub use errand::{Errand, Failed};
 pub use history::{Commit, History};
 pub use keys::Keys;

@@ -17,10 +17,14 @@ use super::link::{Link, Unreachable};
 /// Cancel safe: it only reads.
 pub async fn first_candidate(link: &Link, keys: &Keys) -> Result<Option<KeyValue>, Unreachable> {
     let prefix = keys.election() + "/";
-    let options = GetOptions::new()
+    let read = link.call(|mut client| async move { client.get(prefix, Some(oldest())).await });
+    Ok(read.await?.take_kvs().pop())
+}
+
+/// Of the keys with a prefix, the one that was made first.
+pub(super) fn oldest() -> GetOptions {
+    GetOptions::new()
         .with_prefix()
         .with_sort(SortTarget::Create, SortOrder::Ascend)
-        .with_limit(1);
-    let read = link.call(|mut client| async move { client.get(prefix, Some(options)).await });
-    Ok(read.await?.take_kvs().pop())
+        .with_limit(1)
 }

@@ -7,7 +7,7 @@ use tokio::task::JoinSet;
 
 use super::lead::{Reign, Turn};
 use crate::input::{InputPlan, find_files};
-use crate::requests::{Request, RequestKind};
+use crate::requests::{CLOSED, FINISHED, Request, RequestKind};
 use crate::store::Output;
 use crate::store::clean::part_name;
 use crate::wire::{Applied, Manifest, Part};
@@ -62,7 +62,9 @@ impl Reign<'_> {
             stays
         });
         for request in &open {
-            if let Some(why) = self.additions.refused.get(&request.id) {
+            let is_late = self.head.closed && request.kind != RequestKind::Finish;
+            let refused = self.additions.refused.get(&request.id).map(String::as_str);
+            if let Some(why) = is_late.then_some(CLOSED).or(refused) {
                 self.meta.requests.refuse(request, why).await;
             }
         }
@@ -77,7 +79,7 @@ impl Reign<'_> {
                 RequestKind::Add(path) => prepare(path, &name, &output),
                 RequestKind::Finish => Ok(Prepared {
                     part: None,
-                    says: "nothing is added from here on".to_owned(),
+                    says: FINISHED.to_owned(),
                 }),
             };
             (request, prepared)
@@ -90,10 +92,13 @@ impl Reign<'_> {
         let mut room = self.room();
         self.waits.clear();
         for (request, prepared) in &self.additions.ready {
-            if manifest.closed || manifest.applied.len() == MAX_APPLIED {
+            if manifest.applied.len() == MAX_APPLIED {
                 break;
             }
             if let Some((part, shards)) = &prepared.part {
+                if manifest.closed {
+                    continue;
+                }
                 if *shards > room {
                     self.waits = self.missing_room(request, *shards);
                     continue;

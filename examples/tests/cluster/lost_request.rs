@@ -3,7 +3,8 @@
 use std::process::Command;
 use std::time::Duration;
 
-use examples::etcd::Failed;
+use etcd_client::{PutOptions, Txn, TxnOp};
+use examples::etcd::{Failed, told};
 use examples::requests::RequestKind;
 
 use crate::support::Stage;
@@ -14,6 +15,10 @@ async fn times_applied(stage: &Stage, path: &std::path::Path) -> usize {
     let applied = history.commits.iter().flat_map(|c| &c.manifest.applied);
     let name = path.display().to_string();
     applied.filter(|a| a.says.starts_with(&name)).count()
+}
+
+async fn told_by(stage: &Stage) -> String {
+    told(&stage.link, &stage.keys).await.unwrap()
 }
 
 #[tokio::test]
@@ -81,6 +86,17 @@ async fn what_finds_no_room_names_the_missing_worker_and_leaves_nothing_behind()
     let mut status = Command::new(env!("CARGO_BIN_EXE_meta"));
     status.args(["status", "--etcd", stage.etcd.endpoint()]);
     assert_eq!(status.stdout(unread).status().unwrap().code(), Some(0));
+    let told = told_by(&stage).await;
+    assert!(told.starts_with("leader "), "{told}");
+    let (name, _, _) = stage.leader(0).await;
+    stage.fleet.member(&name).unwrap().kill();
+    stage
+        .until("the end of its lease", async || {
+            let told = told_by(&stage).await;
+            told.starts_with("nobody leads now").then_some(())
+        })
+        .await;
+    stage.fleet.member(&name).unwrap().restart().unwrap();
     // The loop goes on all the while, and with room it is served.
     stage.commits(2).await;
     stage.fleet.add("compute", "w3", &[]).unwrap();
@@ -114,4 +130,47 @@ async fn what_is_added_during_a_recovery_is_served_after_it() {
     let missing = stage.add(&path.with_extension("none")).await.unwrap_err();
     assert!(missing.to_string().contains("two.none"), "{missing}");
     stage.expect_equal().await;
+}
+
+#[tokio::test]
+async fn what_is_added_after_the_end_is_refused_at_once() {
+    let stage = Stage::start(1, 1).await;
+    stage.add(&stage.file("one", 400_000)).await.unwrap();
+    // Both in one revision, the end first: the leader takes them in the same round.
+    let late = stage.file("late", 3_000);
+    let mut client = stage.client().await;
+    let lease = client.lease_grant(60, None).await.unwrap().id();
+    let put = |id: &str, asks: RequestKind| {
+        let under = PutOptions::new().with_lease(lease);
+        TxnOp::put(stage.keys.request(id), asks.to_string(), Some(under))
+    };
+    let asked = [
+        put("a", RequestKind::Finish),
+        put("b", RequestKind::Add(late.clone())),
+        put("c", RequestKind::Finish),
+    ];
+    client.txn(Txn::new().and_then(asked)).await.unwrap();
+    for (id, expected) in [("a", "ok "), ("b", "refused "), ("c", "ok ")] {
+        let answer = stage
+            .until("an answer", async || {
+                let read = stage.client().await.get(stage.keys.answer(id), None).await;
+                let read = read.unwrap();
+                read.kvs()
+                    .first()
+                    .map(|kv| kv.value_str().unwrap().to_owned())
+            })
+            .await;
+        assert!(answer.starts_with(expected), "{answer}");
+    }
+    let refused = stage.add(&late).await.unwrap_err();
+    assert!(matches!(&refused, Failed::Refused(why) if why.contains("told to finish")));
+    stage.expect_equal().await;
+    // Nobody is left to answer.
+    let told = told_by(&stage).await;
+    assert!(told.starts_with("the chain has ended"), "{told}");
+    let refused = stage.add(&late).await.unwrap_err();
+    assert!(matches!(refused, Failed::Refused(_)), "{refused:?}");
+    assert_eq!(times_applied(&stage, &late).await, 0);
+    let parts = std::fs::read_dir(stage.output.parts()).unwrap().count();
+    assert_eq!(parts, 1);
 }
