@@ -64,10 +64,13 @@ fn followers_see_the_present_deadline_then_only_higher_ones_then_zero_once() {
 }
 
 #[test]
-fn who_follows_after_the_end_is_told_zero() {
+fn who_follows_after_the_end_is_told_zero_and_let_go() {
     let (tenure, _) = tenure();
     tenure.end(Loss::Removed);
-    assert_eq!(*recorder(&tenure).lock().unwrap(), [Duration::ZERO]);
+    let seen = recorder(&tenure);
+    assert_eq!(*seen.lock().unwrap(), [Duration::ZERO]);
+    // And is kept no longer, with whatever it owns.
+    assert_eq!(Arc::strong_count(&seen), 1);
 }
 
 #[test]
