@@ -26,10 +26,12 @@ fn recorder(tenure: &Tenure) -> Arc<Mutex<Vec<Duration>>> {
 #[test]
 fn the_deadline_itself_is_over() {
     let (tenure, hand) = tenure();
+    assert_eq!(tenure.remaining(), secs(9));
     hand.store(nanos(secs(10)) - 1, Ordering::SeqCst);
     assert_eq!(tenure.deadline(), secs(10));
     hand.store(nanos(secs(10)), Ordering::SeqCst);
     assert_eq!(tenure.deadline(), Duration::ZERO);
+    assert_eq!(tenure.remaining(), Duration::ZERO);
 }
 
 #[test]

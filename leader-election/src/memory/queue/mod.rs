@@ -140,3 +140,6 @@ impl Queue {
         self.places.keys().copied().collect()
     }
 }
+
+#[cfg(test)]
+mod tests;
