@@ -2,12 +2,6 @@
 
 use super::*;
 
-fn queued(core: &mut Candidacy, now: Duration) {
-    core.step(now, Input::Start);
-    core.step(now, Input::Joined { ttl: TTL });
-    core.step(now, Input::Verified(Standing::Queued));
-}
-
 /// Steps at each time that the core asks for, until it does what is wanted; returns when.
 fn woken_until(core: &mut Candidacy, now: Duration, wanted: impl Fn(&Action) -> bool) -> Duration {
     let mut last = now;

@@ -128,9 +128,7 @@ fn a_refusal_ends_the_giving_back() {
 #[test]
 fn a_place_is_left_for_as_long_as_its_last_renewal_may_hold_it() {
     let mut core = candidate();
-    core.step(at(0.0), Input::Start);
-    core.step(at(0.0), Input::Joined { ttl: TTL });
-    core.step(at(0.0), Input::Verified(Standing::Queued));
+    queued(&mut core, at(0.0));
     assert_eq!(renewals(&core.step(at(4.0), Input::Tick)).len(), 1);
     let actions = core.step(at(5.0), Input::Withdrawn);
     let (_, told) = nobody_answers(&mut core, at(5.0), at(60.0), actions);

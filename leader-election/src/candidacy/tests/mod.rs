@@ -50,6 +50,13 @@ fn win(core: &mut Candidacy, now: Duration) -> u64 {
     renewals(&actions)[0]
 }
 
+/// Brings a candidate to wait behind another.
+fn queued(core: &mut Candidacy, now: Duration) {
+    core.step(now, Input::Start);
+    core.step(now, Input::Joined { ttl: TTL });
+    core.step(now, Input::Verified(Standing::Queued));
+}
+
 /// Brings a candidate to lead with the deadline `now + 9.99 s`.
 fn lead(core: &mut Candidacy, now: Duration) {
     let attempt = win(core, now);
@@ -95,9 +102,7 @@ fn the_end_of_the_lease_is_a_time_to_wake_at() {
 #[test]
 fn a_win_needs_a_renewal_that_was_sent_after_it() {
     let mut core = candidate();
-    core.step(at(0.0), Input::Start);
-    core.step(at(0.0), Input::Joined { ttl: TTL });
-    core.step(at(0.0), Input::Verified(Standing::Queued));
+    queued(&mut core, at(0.0));
     let before = renewals(&core.step(at(4.0), Input::Tick))[0];
     core.step(at(4.0), Input::Waited(Standing::First));
     let after = renewals(&core.step(at(4.0), Input::Verified(Standing::First)))[0];
@@ -116,9 +121,7 @@ fn a_win_needs_a_renewal_that_was_sent_after_it() {
 #[test]
 fn a_notice_of_being_first_is_verified_before_it_counts() {
     let mut core = candidate();
-    core.step(at(0.0), Input::Start);
-    core.step(at(0.0), Input::Joined { ttl: TTL });
-    core.step(at(0.0), Input::Verified(Standing::Queued));
+    queued(&mut core, at(0.0));
     let actions = core.step(at(1.0), Input::Waited(Standing::First));
     assert!(
         matches!(actions[..], [Action::Verify { .. }]),
@@ -292,9 +295,7 @@ fn a_takeover_waits_and_still_hands_out_a_fresh_lease() {
     let config = ElectionConfig::for_ttl(TTL).with_takeover_delay(delay);
     let least = config.reserve + config.renew_timeout;
     let mut core = candidate_with(config);
-    core.step(at(0.0), Input::Start);
-    core.step(at(0.0), Input::Joined { ttl: TTL });
-    core.step(at(0.0), Input::Verified(Standing::Queued));
+    queued(&mut core, at(0.0));
     core.step(at(1.0), Input::Waited(Standing::First));
     let mut actions = core.step(at(1.0), Input::Verified(Standing::First));
     let mut now = at(1.0);
@@ -319,9 +320,7 @@ fn a_takeover_waits_and_still_hands_out_a_fresh_lease() {
 fn a_takeover_is_announced_only_with_a_renewal_from_after_its_delay() {
     let config = ElectionConfig::for_ttl(TTL).with_takeover_delay(Duration::from_secs(1));
     let mut core = candidate_with(config);
-    core.step(at(0.0), Input::Start);
-    core.step(at(0.0), Input::Joined { ttl: TTL });
-    core.step(at(0.0), Input::Verified(Standing::Queued));
+    queued(&mut core, at(0.0));
     core.step(at(0.0), Input::Waited(Standing::First));
     let won = renewals(&core.step(at(0.0), Input::Verified(Standing::First)))[0];
     core.step(at(0.0), confirmed(won));

@@ -45,9 +45,7 @@ fn who_waits_renews_after_longer_and_longer_pauses_but_within_its_period() {
     let config = ElectionConfig::for_ttl(TTL);
     let every = config.renew_every;
     let mut core = candidate_with(config.clone());
-    core.step(at(0.0), Input::Start);
-    core.step(at(0.0), Input::Joined { ttl: TTL });
-    core.step(at(0.0), Input::Verified(Standing::Queued));
+    queued(&mut core, at(0.0));
     let sent = failing(&mut core, 60.0);
     let pauses: Vec<_> = sent.windows(2).map(|pair| pair[1] - pair[0]).collect();
     assert!(sent.len() < 30, "{} renewals in a minute", sent.len());
