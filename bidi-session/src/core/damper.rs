@@ -190,6 +190,14 @@ mod tests {
         let told = damper.note(after(62), Class::Unreachable).unwrap();
         assert_eq!((told.attempts_failed, told.sessions_ended), (60, 0));
         assert!(damper.note(after(63), Class::Refused).is_some());
+        // Ends of sessions are counted too, until the next line.
+        let mut damper = Damper::default();
+        for second in 0..3 {
+            damper.note(after(second), Class::Began);
+            damper.note(after(second), Class::Ended);
+        }
+        let told = damper.pay(after(600)).unwrap();
+        assert_eq!((told.attempts_failed, told.sessions_ended), (0, 2));
     }
 
     #[test]

@@ -129,6 +129,32 @@ fn refusals_rest_10_s_and_a_higher_term_is_told_as_such() {
 }
 
 #[test]
+fn what_is_known_of_a_worker_follows_its_steps() {
+    let mut peer = Peer::new(PACE, 7, at(0));
+    assert!(!peer.is_live(0) && !peer.is_live(1));
+    peer.step::<()>(at(0), begun(1));
+    assert!(peer.is_live(1) && !peer.is_live(2));
+    assert_eq!(peer.phase(), Phase::Connecting);
+    assert_eq!(peer.state(at(5)).retry_in, None);
+    peer.step::<()>(at(10), failed(1, OpenClass::Unreachable));
+    assert!(!peer.is_live(1));
+    assert_eq!((peer.phase(), peer.failures()), (Phase::Waiting, 1));
+    let state = peer.state(at(20));
+    assert_eq!((state.attempts, state.elapsed), (1, at(20)));
+    assert_eq!(state.retry_in, Some(rests_until(&peer) - at(20)));
+    // A policy of the user's sets the next pause.
+    peer.offer_delay(Some(at(3000)));
+    peer.step::<()>(at(300), begun(2));
+    peer.step::<()>(at(310), failed(2, OpenClass::Unreachable));
+    assert_eq!((rests_until(&peer), peer.failures()), (at(3310), 2));
+    peer.step::<()>(at(3310), begun(3));
+    peer.step::<()>(at(3320), opened(3));
+    assert!(peer.is_live(3) && !peer.is_live(2));
+    assert_eq!(peer.phase(), Phase::Up);
+    assert_eq!(peer.state(at(3330)).retry_in, None);
+}
+
+#[test]
 fn a_replacement_forgets_the_failures() {
     let mut peer = Peer::new(PACE, 7, at(0));
     let mut now = at(0);
