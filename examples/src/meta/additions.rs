@@ -132,6 +132,26 @@ impl Reign<'_> {
         (!added.is_empty()).then(|| added.join(", "))
     }
 
+    /// Ends with the chain: what came too late is refused, and leaves nothing behind.
+    pub(super) async fn drop_requests(&mut self) {
+        for request in self.meta.requests.open() {
+            if request.kind != RequestKind::Finish {
+                self.meta.requests.refuse(&request, CLOSED).await;
+            }
+        }
+        let mut made = std::mem::take(&mut self.additions.ready);
+        while let Some(done) = self.additions.preparing.join_next().await {
+            if let Ok((request, Ok(prepared))) = done {
+                made.push((request, prepared));
+            }
+        }
+        let output = self.meta.ledger.output();
+        let parts = made.iter().filter_map(|(_, made)| made.part.as_ref());
+        for (part, _) in parts.filter(|(part, _)| !self.head.parts.contains(part)) {
+            output.remove_part(&part.name);
+        }
+    }
+
     /// Returns how many more shards the workers that are up can hold.
     fn room(&self) -> usize {
         let roster = self.roster.borrow();

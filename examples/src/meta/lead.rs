@@ -231,6 +231,7 @@ impl<'a> Reign<'a> {
     /// Ends the sessions and keeps what the pool counted.
     pub(super) async fn close(mut self) {
         if self.head.last {
+            self.drop_requests().await;
             self.clean_up().await;
         }
         self.meta.journal.dropped(self.pool.counters());

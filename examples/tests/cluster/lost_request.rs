@@ -73,12 +73,7 @@ async fn what_finds_no_room_names_the_missing_worker_and_leaves_nothing_behind()
     assert!(status.contains("missing: w2 ("), "{status}");
     assert!(status.contains("failed attempts"), "{status}");
     assert_eq!(stage.count(stage.keys.requests()).await, 0);
-    let parts = stage.output.parts();
-    stage
-        .until("the end of the prepared part", || async {
-            (std::fs::read_dir(&parts).unwrap().count() == 1).then_some(())
-        })
-        .await;
+    stage.one_part_stays().await;
     assert_eq!(times_applied(&stage, &large).await, 0);
     // Nobody reads what it says: what was done was done all the same.
     let (reader, unread) = std::io::pipe().unwrap();
@@ -132,34 +127,42 @@ async fn what_is_added_during_a_recovery_is_served_after_it() {
     stage.expect_equal().await;
 }
 
+/// Asks for all of it in one revision: the leader takes it in the same round.
+async fn ask_at_once(stage: &Stage, asked: &[(&str, RequestKind)]) {
+    let mut client = stage.client().await;
+    let lease = client.lease_grant(60, None).await.unwrap().id();
+    let puts = asked.iter().map(|(id, asks)| {
+        let under = PutOptions::new().with_lease(lease);
+        TxnOp::put(stage.keys.request(id), asks.to_string(), Some(under))
+    });
+    let txn = Txn::new().and_then(puts.collect::<Vec<_>>());
+    client.txn(txn).await.unwrap();
+}
+
+async fn answer_to(stage: &Stage, id: &str) -> String {
+    stage
+        .until("an answer", async || {
+            let mut client = stage.client().await;
+            let read = client.get(stage.keys.answer(id), None).await.unwrap();
+            let answer = read.kvs().first()?.value_str().unwrap();
+            Some(answer.to_owned())
+        })
+        .await
+}
+
 #[tokio::test]
 async fn what_is_added_after_the_end_is_refused_at_once() {
     let stage = Stage::start(1, 1).await;
     stage.add(&stage.file("one", 400_000)).await.unwrap();
-    // Both in one revision, the end first: the leader takes them in the same round.
     let late = stage.file("late", 3_000);
-    let mut client = stage.client().await;
-    let lease = client.lease_grant(60, None).await.unwrap().id();
-    let put = |id: &str, asks: RequestKind| {
-        let under = PutOptions::new().with_lease(lease);
-        TxnOp::put(stage.keys.request(id), asks.to_string(), Some(under))
-    };
     let asked = [
-        put("a", RequestKind::Finish),
-        put("b", RequestKind::Add(late.clone())),
-        put("c", RequestKind::Finish),
+        ("a", RequestKind::Finish),
+        ("b", RequestKind::Add(late.clone())),
+        ("c", RequestKind::Finish),
     ];
-    client.txn(Txn::new().and_then(asked)).await.unwrap();
+    ask_at_once(&stage, &asked).await;
     for (id, expected) in [("a", "ok "), ("b", "refused "), ("c", "ok ")] {
-        let answer = stage
-            .until("an answer", async || {
-                let read = stage.client().await.get(stage.keys.answer(id), None).await;
-                let read = read.unwrap();
-                read.kvs()
-                    .first()
-                    .map(|kv| kv.value_str().unwrap().to_owned())
-            })
-            .await;
+        let answer = answer_to(&stage, id).await;
         assert!(answer.starts_with(expected), "{answer}");
     }
     let refused = stage.add(&late).await.unwrap_err();
@@ -171,6 +174,26 @@ async fn what_is_added_after_the_end_is_refused_at_once() {
     let refused = stage.add(&late).await.unwrap_err();
     assert!(matches!(refused, Failed::Refused(_)), "{refused:?}");
     assert_eq!(times_applied(&stage, &late).await, 0);
-    let parts = std::fs::read_dir(stage.output.parts()).unwrap().count();
-    assert_eq!(parts, 1);
+    stage.one_part_stays().await;
+}
+
+#[tokio::test]
+async fn what_is_added_together_with_the_end_is_refused_and_leaves_nothing_behind() {
+    let stage = Stage::start(1, 1).await;
+    let one = stage.file("one", 3_000);
+    let bytes = std::fs::metadata(&one).unwrap().len();
+    stage.add(&one).await.unwrap();
+    // The chain ends with the very commit that serves the request.
+    stage.told(&[&format!("bytes {bytes} of {bytes}")]).await;
+    let late = stage.file("late", 3_000);
+    let asked = [
+        ("a", RequestKind::Finish),
+        ("b", RequestKind::Add(late.clone())),
+    ];
+    ask_at_once(&stage, &asked).await;
+    let answer = answer_to(&stage, "b").await;
+    assert!(answer.starts_with("refused "), "{answer}");
+    stage.expect_equal().await;
+    assert_eq!(times_applied(&stage, &late).await, 0);
+    stage.one_part_stays().await;
 }

@@ -124,6 +124,15 @@ impl Stage {
         }
     }
 
+    /// Waits until what was prepared in vain is removed.
+    pub(crate) async fn one_part_stays(&self) {
+        let parts = self.output.parts();
+        self.until("the end of the prepared part", || async {
+            (std::fs::read_dir(&parts).unwrap().count() == 1).then_some(())
+        })
+        .await;
+    }
+
     /// Waits for the next commits, so many, and returns the head then.
     pub(crate) async fn commits(&self, more: usize) -> Manifest {
         let mut last = self.head().await;
