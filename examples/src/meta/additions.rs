@@ -61,7 +61,12 @@ impl Reign<'_> {
             }
             stays
         });
-        for request in &open {
+        self.refuse(&open).await;
+    }
+
+    /// Answers what cannot be done, and what comes after the end.
+    async fn refuse(&self, open: &[Request]) {
+        for request in open {
             let is_late = self.head.closed && request.kind != RequestKind::Finish;
             let refused = self.additions.refused.get(&request.id).map(String::as_str);
             if let Some(why) = is_late.then_some(CLOSED).or(refused) {
@@ -134,11 +139,7 @@ impl Reign<'_> {
 
     /// Ends with the chain: what came too late is refused, and leaves nothing behind.
     pub(super) async fn drop_requests(&mut self) {
-        for request in self.meta.requests.open() {
-            if request.kind != RequestKind::Finish {
-                self.meta.requests.refuse(&request, CLOSED).await;
-            }
-        }
+        self.refuse(&self.meta.requests.open()).await;
         let mut made = std::mem::take(&mut self.additions.ready);
         while let Some(done) = self.additions.preparing.join_next().await {
             if let Ok((request, Ok(prepared))) = done {
