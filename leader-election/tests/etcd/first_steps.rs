@@ -103,8 +103,8 @@ async fn observers_see_each_leader_its_values_and_nobody() {
 
 async fn places_of_one_transaction_are_all_seen() {
     let etcd = Etcd::start().await;
-    let election = join(&etcd, 300).await;
     // The queue is read anew after a TTL, which would hide a mistake.
+    let election = join(&etcd, 300).await;
     let mut seen = election.observe();
     let mut client = etcd.client().await;
     let places = ["e/a1", "e/b2"].map(|key| TxnOp::put(key, key, None));
